@@ -1,0 +1,33 @@
+# Every target sets up .venv by itself, from Python and a package registry alone.
+PYTHON ?= python3
+BIN := .venv/bin
+# One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
+
+.PHONY: demo test lint bench clean
+
+.venv/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[plots]" --group dev
+	touch $@
+
+demo: .venv/.ready  ## LEDL on scikit-learn's digits: accuracy, time, pictures
+	$(BIN)/python examples/digits.py
+
+test: .venv/.ready  ## all tests but the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/.ready  ## style, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.ready  ## speed against the transcription of the paper, memory, import time
+	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/import_time.py
+
+clean:
+	rm -rf .venv .cache demo

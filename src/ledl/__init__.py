@@ -1,0 +1,31 @@
+"""Supervised dictionary learning for classifying images from a handful of labelled examples.
+
+Public names are resolved on first use (PEP 562), so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledl import datasets
+    from ledl.estimators import LEDLClassifier
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["LEDLClassifier", "__version__", "datasets"]
+
+_HOME = {"LEDLClassifier": "ledl.estimators"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name == "datasets":
+        return import_module("ledl.datasets")
+    raise AttributeError(f"module 'ledl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,61 @@
+"""The paper's protocol: a few random samples of each class to train on, all others to test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ledl.arrays import Array
+
+
+def few_shot_splits(
+    y: Array, *, n_per_class: int = 5, seeds: Iterable[int] = range(8)
+) -> Iterator[tuple[Array, Array]]:
+    """Random splits with `n_per_class` training samples of each class, one split for each seed.
+
+    For each class in ascending order, its indices are permuted by ``np.random.default_rng(seed)``; the
+    first `n_per_class` train, the rest test.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels.
+    n_per_class : int, default=5
+        Training samples of each class.
+    seeds : iterable of int, default=range(8)
+        A split for each: the paper has eight.
+
+    Yields
+    ------
+    train, test : ndarrays of int
+        Indices into `y`, class after class.
+
+    Examples
+    --------
+    >>> train, test = next(few_shot_splits([0, 0, 0, 1, 1, 1], n_per_class=2))
+    >>> len(train), len(test)
+    (4, 2)
+    """
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {y.shape}, but one label for each sample is needed: a vector.")
+    if n_per_class < 1:
+        raise ValueError(f"n_per_class={n_per_class} leaves nothing to train on; use at least 1.")
+    classes, counts = np.unique(y, return_counts=True)
+    if counts.size == 0 or counts.min() < n_per_class:
+        scarce = f"class {classes[counts.argmin()]} has {counts.min()}" if counts.size else "y is empty"
+        raise ValueError(
+            f"n_per_class={n_per_class} samples of each class are asked for, but {scarce}. Use a smaller "
+            "n_per_class, or leave the class out."
+        )
+    members = [np.flatnonzero(y == label) for label in classes]
+
+    def splits() -> Iterator[tuple[Array, Array]]:
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            shuffled = [rng.permutation(indices) for indices in members]
+            train = np.concatenate([indices[:n_per_class] for indices in shuffled])
+            yield train, np.concatenate([indices[n_per_class:] for indices in shuffled])
+
+    return splits()

@@ -1,0 +1,1 @@
+"""The mathematics: pure functions, arrays in and arrays out, in the paper's letters."""

@@ -1,0 +1,101 @@
+"""The one loop: history, stopping problem by problem, status with advice, callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ledl.arrays import Array
+
+State = TypeVar("State")
+Record = dict[str, Array]
+
+# The objective must be this many times in a row as good as unchanged: a single small change is
+# often an accident of the multipliers.
+PATIENCE = 3
+
+
+class Status(Enum):
+    """Why iterations ended, and what to do about it."""
+
+    CONVERGED = "converged"
+    MAX_ITER = (
+        "the objective still changed by more than tol={tol} (relative) when max_iter={max_iter} "
+        "was reached; raise max_iter, raise tol, or set tol=0 to ask for exactly max_iter iterations"
+    )
+    NON_FINITE = (
+        "the objective became infinite or NaN; scale the samples (normalize=True does), "
+        "raise rho, or use float64"
+    )
+    INTERRUPTED = "a callback asked to stop"
+
+    def advice(self, **values: Any) -> str:
+        """The text of the status, with the parameters that it names filled in."""
+        return self.value.format(**values)
+
+
+class Iterations(NamedTuple):
+    """What a loop did: its final state, and per problem the iterations, history and status.
+
+    ``history`` maps a name to an array (max over problems of n_iter, ...), NaN after a problem
+    has ended.
+    """
+
+    state: Any
+    n_iter: Array
+    history: dict[str, Array]
+    status: Array
+
+
+def iterate(
+    step: Callable[[State, int, Array], tuple[State, Record]],
+    state: State,
+    *,
+    watch: str,
+    problems: tuple[int, ...] = (),
+    max_iter: int,
+    tol: float,
+    callback: Callable[[int, Record, Any], bool] | None = None,
+) -> Iterations:
+    """Call `step` until every problem has converged, or `max_iter` times.
+
+    Parameters
+    ----------
+    step : callable (state, iteration, active) -> (state, record)
+        One iteration. `active`, of shape `problems`, says which problems go on; those that have
+        ended must not change. `record` holds numbers of shape `problems`.
+    watch : str
+        The name in `record` whose relative change decides. A problem has converged when it is
+        at most `tol` three times in a row; ``tol=0`` runs all iterations.
+    callback : callable (iteration, record, state) -> bool
+        Called after every iteration; True ends the loop.
+    """
+    active = np.ones(problems, dtype=bool)
+    calm = np.zeros(problems, dtype=int)
+    n_iter = np.zeros(problems, dtype=int)
+    status = np.full(problems, Status.MAX_ITER)
+    records: list[dict[str, Any]] = []
+    previous = np.full(problems, np.nan)
+    for iteration in range(max_iter):
+        state, record = step(state, iteration, active)
+        # Host copies: a few numbers a problem.
+        records.append({name: np.where(active, np.asarray(x), np.nan) for name, x in record.items()})
+        n_iter = n_iter + active
+        current = records[-1][watch]
+        with np.errstate(invalid="ignore"):  # the objective of a broken problem may be infinite
+            unchanged = np.abs(previous - current) <= tol * np.abs(current)
+        calm = np.where(unchanged, calm + 1, 0)
+        converged = active & (calm >= PATIENCE) & (tol > 0)
+        broken = active & ~np.isfinite(current)
+        status[converged], status[broken] = Status.CONVERGED, Status.NON_FINITE
+        active, previous = active & ~converged & ~broken, current
+        if callback is not None and callback(iteration, record, state):
+            status[active] = Status.INTERRUPTED
+            break
+        if not active.any():
+            break
+    history = {name: np.stack([r[name] for r in records]) for name in records[0]}
+    return Iterations(state, n_iter, history, status)

@@ -1,0 +1,409 @@
+"""Label embedded dictionary learning: the paper's Algorithm 3 in its exact reduced form.
+
+Samples and atoms are rows here and columns in the paper: every matrix is the transpose of the
+paper's. With the reduced targets T = [X, H, H diag(sqrt(m_j))], weights (1, lam, omega) on their
+three groups of columns, and atoms M = [B, W, A] (`ledl.subspace` and `ledl.targets` say why X and
+A need few columns), LEDL minimises
+
+    |X - S B|^2 + lam |H - S W|^2 + omega |Q - S A|^2 + 2 epsilon |S|_1                          (1)
+
+over codes S and over atoms whose three parts have norm 1. One iteration is
+
+    C = argmin |T - C M|_w^2 + 2 <L, C - Z> + rho |C - Z|^2                  `code_step`
+    Z = soft(C + L / rho, epsilon / rho)
+    L = L + theta (C - Z), and theta shrinks
+    M = a Gauss-Seidel sweep over atoms, from C'C and C'(T - C M)            `statistics`, `atom_step`
+
+Arrays are (..., n, r): leading axes are problems, and weights are (..., 1, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ledl.arrays import (
+    Array,
+    add_to_diagonal,
+    cholesky,
+    cholesky_solve,
+    class_sums,
+    inner,
+    namespace,
+    squared_norm,
+    take_rows,
+)
+from ledl.blocks import Block, InMemoryBlocks
+from ledl.objective import part_norms
+from ledl.solvers import compiled
+from ledl.solvers.atoms import sweep
+from ledl.solvers.iteration import Iterations, Record, iterate
+
+# (1) at Z costs a product with the data, so it is recorded only so often.
+OBJECTIVE_EVERY = 10
+
+
+class Atoms(NamedTuple):
+    """The rows [b_k, w_k, a_k], side by side because one sweep updates them."""
+
+    M: Array
+    n_classes: int
+
+    @property
+    def bounds(self) -> tuple[int, int, int, int]:
+        """Columns where B, W and A begin, and where A ends."""
+        q, c = self.M.shape[-1], self.n_classes
+        return 0, q - 2 * c, q - c, q
+
+    @property
+    def B(self) -> Array:
+        return self.M[..., : -2 * self.n_classes]
+
+    @property
+    def W(self) -> Array:
+        return self.M[..., -2 * self.n_classes : -self.n_classes]
+
+    @property
+    def A(self) -> Array:
+        return self.M[..., -self.n_classes :]
+
+    @property
+    def labels(self) -> Array:
+        """[W, A], the parts whose targets are labels."""
+        return self.M[..., -2 * self.n_classes :]
+
+
+class Weights(NamedTuple):
+    """The weights of (1) and ADMM's penalty, each (..., 1, 1)."""
+
+    lam: Array
+    omega: Array
+    epsilon: Array
+    rho: Array
+
+    def per_problem(self) -> tuple[Array, Array, Array, Array]:
+        """The same numbers without the two last axes."""
+        lam, omega, epsilon, rho = (weight[..., 0, 0] for weight in self)
+        return lam, omega, epsilon, rho
+
+
+class Problem(NamedTuple):
+    """What does not change from iteration to iteration, apart from the samples."""
+
+    weights: Weights
+    label_targets: Array  # (c, 2c): a row of [H, H diag(sqrt(m_j))] for each class
+    roots: Array  # (..., 1, q): square roots of the weights of the columns of T
+
+
+class DualStep(NamedTuple):
+    """theta: shrinks by `decay` every iteration, down to `minimum`."""
+
+    first: float = 0.5
+    decay: float = 0.99
+    minimum: float = 1e-4
+
+    def at(self, iteration: int) -> float:
+        return max(self.first * self.decay**iteration, self.minimum)
+
+
+class Coder(NamedTuple):
+    """What the code step of one iteration shares among all blocks of samples."""
+
+    problem: Problem
+    atoms: Atoms
+    weighted: Array  # M times the roots of the weights
+    theta: float
+    factor: Array  # Cholesky factor, (..., q, q) or (..., K, K): see `make_coder`
+
+    @property
+    def in_target_space(self) -> bool:
+        K, q = self.atoms.M.shape[-2:]
+        return bool(q < K)
+
+
+class Codes(NamedTuple):
+    """What a code step gives for a block; `scalars` as in `Statistics`."""
+
+    C: Array
+    Z: Array
+    L: Array
+    scalars: Array
+    E: Array  # T - C M where it is a by-product, else None
+
+
+class Statistics(NamedTuple):
+    """What a block hands back: sums over its samples."""
+
+    G: Array  # C'C
+    S: Array  # C'(T - C M)
+    fit: Array  # (..., 3): |T - C M|^2 by parts
+    scalars: Array  # (..., 5): |Z|_1, <L, C - Z>, |C - Z|^2, |Z - previous Z|^2, non-zeros of Z
+    fit_at_Z: Array  # (..., 3): |T - Z M|^2 by parts, or zero where it was not asked for
+
+
+def solve(
+    blocks: InMemoryBlocks,
+    start: Atoms,
+    *,
+    code_scale: Array,
+    lam: Array,
+    omega: Array,
+    epsilon: Array,
+    rho: Array = 1.0,
+    dual_step: DualStep | None = None,
+    max_iter: int = 100,
+    tol: float = 0.0,
+    callback: Callable[[int, Record, Any], bool] | None = None,
+) -> Iterations:
+    """Algorithm 3 from given atoms; the codes stay in `blocks`.
+
+    Parameters
+    ----------
+    blocks : blocks of samples
+        In the coordinates of the subspace, with labels 0, ..., c - 1.
+    start : Atoms
+        B, W and A with rows of norm 1.
+    code_scale : (c,)
+        sqrt(m_j), the scale of the labels in the target of A.
+    lam, omega, epsilon, rho : float or (..., 1, 1)
+        The weights; with leading axes, each for a problem of its own.
+
+    Returns
+    -------
+    Iterations
+        Its ``state`` is the learnt `Atoms`, its ``history`` what `describe` records.
+    """
+    problem, start = make_problem(start, code_scale, lam, omega, epsilon, rho)
+    schedule = dual_step or DualStep()
+    *problems, K, _ = start.M.shape
+    n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
+    norms = squares**0.5
+
+    def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
+        at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
+        coder = make_coder(problem, atoms, schedule.at(iteration))
+        sums = blocks.map_sum(partial(block_step, coder=coder, active=active, at_Z=at_Z))
+        new, fit = atom_step(sums, atoms, norms)
+        record = describe(sums, fit, problem.weights, n * K, at_Z)
+        return new._replace(M=keep(active, new.M, atoms.M)), record
+
+    run = iterate(
+        step,
+        start,
+        watch="augmented_objective",
+        problems=tuple(problems),
+        max_iter=max_iter,
+        tol=tol,
+        callback=callback,
+    )
+    fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
+    last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
+    run.history["objective"][last] = objective(fit, l1, problem.weights)
+    return run
+
+
+def make_problem(
+    start: Atoms, code_scale: Array, lam: Array, omega: Array, epsilon: Array, rho: Array
+) -> tuple[Problem, Atoms]:
+    """Weights as arrays of the atoms' type, and the start with an axis for each of theirs."""
+    xp, dtype = namespace(start.M), start.M.dtype
+
+    def as_weight(value: Array) -> Array:
+        value = xp.asarray(value, dtype=dtype)
+        return value if value.ndim else value[None, None]
+
+    weights = Weights(*map(as_weight, (lam, omega, epsilon, rho)))
+    scale = xp.asarray(code_scale, dtype=dtype)
+    identity = xp.eye(start.n_classes, dtype=dtype)
+    label_targets = xp.concat([identity, identity * scale], axis=-1)
+    shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in weights)]
+    shape = (*np.broadcast_shapes(*shapes), *start.M.shape[-2:])
+    start = start._replace(M=xp.asarray(xp.broadcast_to(start.M, shape), copy=True))
+    return Problem(weights, label_targets, column_roots(start, weights)), start
+
+
+def column_roots(atoms: Atoms, weights: Weights) -> Array:
+    """Square roots of the weights 1, lam, omega on the columns of T: (..., 1, q).
+
+    A zero weight becomes the smallest one whose root can be squared: too small for codes to
+    see, and dividing by its root still gives back the residual of a part that is only read out.
+    """
+    xp, dtype = namespace(atoms.M), atoms.M.dtype
+    invisible = xp.asarray(xp.finfo(dtype).smallest_normal ** 0.5, dtype=dtype)
+    lam, omega = xp.broadcast_arrays(weights.lam, weights.omega)
+    r, c = atoms.bounds[1], atoms.n_classes
+    columns = [xp.ones((*lam.shape[:-1], r), dtype=dtype)]
+    columns += [xp.broadcast_to(w, (*w.shape[:-1], c)) for w in (lam, omega)]
+    return xp.sqrt(xp.maximum(xp.concat(columns, axis=-1), invisible))
+
+
+def begin(problem: Problem, shape: tuple[int, ...], block: Block) -> tuple[Block, tuple[int, Array]]:
+    """Zero codes for a block, `shape` being (..., K); its size and |X|^2, |H|^2, |Q|^2."""
+    xp = namespace(block.X)
+    *problems, K = shape
+    zeros = xp.zeros((*problems, block.X.shape[-2], K), dtype=block.X.dtype)
+    sums = (block.X.shape[-2], target_squares(block, problem))
+    return block._replace(Z=zeros, L=xp.zeros_like(zeros)), sums
+
+
+def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
+    """Factorise once for all samples, in the smaller of two spaces.
+
+    C (M M' + rho I) = T M' + rho V, weights understood, is a K x K system; because
+    M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', it is as well a q x q one.
+    """
+    M = atoms.M * problem.roots
+    K, q = M.shape[-2:]
+    gram = M.mT @ M if q < K else M @ M.mT
+    return Coder(problem, atoms, M, theta, cholesky(add_to_diagonal(gram, problem.weights.rho)))
+
+
+def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[Block, Statistics]:
+    """Code step and statistics of one block; problems that are not `active` keep their codes."""
+    codes = code_step(block, coder)
+    sums = statistics(block, coder, codes, at_Z=at_Z)
+    Z, L = keep(active, codes.Z, block.Z), keep(active, codes.L, block.L)
+    return block._replace(Z=Z, L=L), sums
+
+
+def code_step(block: Block, coder: Coder) -> Codes:
+    """One ADMM step on the codes of a block."""
+    rho = coder.problem.weights.rho
+    find_codes = codes_in_target_space if coder.in_target_space else codes_in_atom_space
+    C, E = find_codes(block, coder, block.Z - block.L / rho)
+    shrink = compiled.find("shrink", C) or shrink_plain
+    Z, L, scalars = shrink(C, block.Z, block.L, coder.problem.weights, coder.theta)
+    return Codes(C, Z, L, scalars, E)
+
+
+def codes_in_target_space(block: Block, coder: Coder, V: Array) -> tuple[Array, Array]:
+    """C = V + F M', F = (T - V M) (M'M + rho I)^-1, weights understood; then T - C M = rho F."""
+    roots, M, r = coder.problem.roots, coder.weighted, coder.atoms.bounds[1]
+    F = -(V @ M)
+    F[..., :r] += block.X
+    F[..., r:] += take_rows(coder.problem.label_targets * roots[..., r:], block.labels)
+    F = cholesky_solve(coder.factor, F)
+    return V + F @ M.mT, F * (coder.problem.weights.rho / roots)
+
+
+def codes_in_atom_space(block: Block, coder: Coder, V: Array) -> tuple[Array, None]:
+    """C = (T M' + rho V) (M M' + rho I)^-1; the labels' share of T M' is one row for each class."""
+    atoms, (weights, label_targets, roots) = coder.atoms, coder.problem
+    label_rows = (label_targets * roots[..., atoms.bounds[1] :] ** 2) @ atoms.labels.mT
+    rhs = block.X @ atoms.B.mT + take_rows(label_rows, block.labels)
+    return cholesky_solve(coder.factor, rhs + weights.rho * V), None
+
+
+def soft_threshold(V: Array, threshold: Array) -> Array:
+    """argmin_z 1/2 (z - v)^2 + threshold |z|, entry by entry."""
+    return V - namespace(V).clip(V, -threshold, threshold)
+
+
+def shrink_plain(C: Array, old: Array, L: Array, weights: Weights, theta: float) -> tuple[Array, Array, Array]:
+    """Z and L after C, and (..., 5) sums in float64: see `Statistics.scalars`."""
+    xp = namespace(C)
+    Z = soft_threshold(C + L / weights.rho, weights.epsilon / weights.rho)
+    gap = C - Z
+    L = L + theta * gap
+    l1 = xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64)
+    nonzeros = xp.astype(xp.count_nonzero(Z, axis=(-2, -1)), xp.float64)
+    scalars = [l1, inner(L, gap), squared_norm(gap), squared_norm(Z - old), nonzeros]
+    return Z, L, xp.stack(scalars, axis=-1)
+
+
+def statistics(block: Block, coder: Coder, codes: Codes, *, at_Z: bool = False) -> Statistics:
+    """The sums that atoms, objective and residuals are made of, for one block."""
+    C, E = codes.C, codes.E
+    G = C.mT @ C
+    if E is not None:
+        S, fit = C.mT @ E, part_norms(E, coder.atoms.bounds)
+    else:
+        S, fit = residual_sums(block, coder, C, G)
+    fit_at_Z = fit_of_codes(block, codes.Z, coder.problem, coder.atoms) if at_Z else 0 * fit
+    return Statistics(G, S, fit, codes.scalars, fit_at_Z)
+
+
+def residual_sums(block: Block, coder: Coder, C: Array, G: Array) -> tuple[Array, Array]:
+    """C'(T - C M), and |T - C M|^2 by parts, from C'T and C'C: T - C M is not formed.
+
+    C'H is a sum over classes, and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M>.
+    """
+    xp, atoms = namespace(C), coder.atoms
+    by_class = class_sums(C, block.labels, atoms.n_classes)
+    P = xp.concat([C.mT @ block.X, by_class.mT @ coder.problem.label_targets], axis=-1)
+    S = P - G @ atoms.M
+    parts = zip(atoms.bounds, atoms.bounds[1:], strict=False)
+    products = [inner(P[..., i:j] + S[..., i:j], atoms.M[..., i:j]) for i, j in parts]
+    return S, target_squares(block, coder.problem) - xp.stack(products, axis=-1)
+
+
+def target_squares(block: Block, problem: Problem) -> Array:
+    """|X|^2, |H|^2 and |Q|^2 of a block: (..., 3), in float64."""
+    T = take_rows(problem.label_targets, block.labels)
+    return squares_by_part(block.X, T)
+
+
+def fit_of_codes(block: Block, Z: Array, problem: Problem, atoms: Atoms) -> Array:
+    """|X - Z B|^2, |H - Z W|^2 and |Q - Z A|^2 of a block: (..., 3), in float64."""
+    T = take_rows(problem.label_targets, block.labels)
+    return squares_by_part(block.X - Z @ atoms.B, T - Z @ atoms.labels)
+
+
+def squares_by_part(data: Array, labels: Array) -> Array:
+    """Squared norms of a part of r columns and of two of c columns: (..., 3)."""
+    xp = namespace(data)
+    c = labels.shape[-1] // 2
+    parts = (data, labels[..., :c], labels[..., c:])
+    return xp.stack(xp.broadcast_arrays(*map(squared_norm, parts)), axis=-1)
+
+
+def atom_step(sums: Statistics, atoms: Atoms, norms: Array) -> tuple[Atoms, Array]:
+    """New atoms, and |T - C M|^2 by parts with them."""
+    M, decrease = sweep(sums.G, sums.S, atoms.M, atoms.bounds, norms)
+    return atoms._replace(M=M), sums.fit - decrease
+
+
+def keep(active: Array, new: Array, old: Array) -> Array:
+    """`new` for the active problems, `old` for the others."""
+    if active.all():
+        return new
+    xp = namespace(new)
+    return xp.where(xp.asarray(active)[..., None, None], new, old)
+
+
+def evaluate(problem: Problem, atoms: Atoms, block: Block) -> tuple[Block, tuple[Array, Array]]:
+    """What (1) at Z is made of."""
+    xp = namespace(block.Z)
+    l1 = xp.sum(xp.abs(block.Z), axis=(-2, -1), dtype=xp.float64)
+    return block, (fit_of_codes(block, block.Z, problem, atoms), l1)
+
+
+def objective(fit: Array, l1: Array, weights: Weights) -> Array:
+    """(1), from the squared residuals by parts and the l1 norm of the codes."""
+    lam, omega, epsilon, _ = weights.per_problem()
+    return fit[..., 0] + lam * fit[..., 1] + omega * fit[..., 2] + 2 * epsilon * l1
+
+
+def describe(sums: Statistics, fit: Array, weights: Weights, n_codes: int, at_Z: bool) -> Record:
+    """The record of one iteration: the augmented objective, its terms, and residuals."""
+    lam, omega, epsilon, rho = weights.per_problem()
+    l1, multiplier, gap, change, nonzeros = (sums.scalars[..., i] for i in range(5))
+    terms = {
+        "data_fit": fit[..., 0],
+        "label_fit": lam * fit[..., 1],
+        "code_fit": omega * fit[..., 2],
+        "penalty": 2 * epsilon * l1,
+        "multiplier": 2 * multiplier,
+        "coupling": rho * gap,
+    }
+    return {
+        "augmented_objective": sum(terms.values()),
+        **terms,
+        "primal_residual": gap**0.5,
+        "dual_residual": rho * change**0.5,
+        "nonzero_share": nonzeros / n_codes,
+        "objective": objective(sums.fit_at_Z, l1, weights) if at_Z else l1 * np.nan,
+    }

@@ -1,0 +1,121 @@
+"""Where Algorithm 3 starts: atoms from random numbers, from samples, or from given arrays.
+
+Every start lies in the coordinates of the subspace, with the transform A reduced to K x c, and
+has rows of norm 1 in each of B, W and A.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ledl.arrays import Array, namespace, take_rows, unit_rows
+from ledl.blocks import Block, InMemoryBlocks
+from ledl.solvers.ledl import Atoms
+from ledl.subspace import Subspace
+from ledl.targets import reduce_code_transform
+
+# A class start leaves a sample, or a class's target, by about this share of its norm: enough for
+# two atoms at one sample to part.
+SPREAD = 0.1
+
+# Samples in the random mix of a class start.
+MIXED = 5
+
+# Rows drawn at a time, so that a random start needs no K x d or K x K matrix.
+CHUNK = 256
+
+
+def class_start(
+    blocks: InMemoryBlocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
+) -> Atoms:
+    """Each atom at a sample of its class, plus a small random mix of such samples.
+
+    Parameters
+    ----------
+    candidates : list of (n_j,) arrays
+        For each class the indices, among all samples, of those that its atoms may start at.
+    """
+    index, weights = draw_mixtures(candidates, np.bincount(atom_classes), rng)
+    (B,) = blocks.map_sum(partial(mix, index, weights))
+    K, c = len(atom_classes), len(candidates)
+    W, A = (np.eye(c)[atom_classes] + SPREAD * rng.random((K, c)) for _ in range(2))
+    return join(B, W, A)
+
+
+def draw_mixtures(candidates: list[Array], counts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """For each atom the indices of the samples that it starts from, and their weights: (K, 1 + MIXED).
+
+    The atoms of a class take its samples in turn, in random order.
+    """
+    index, weights = [], []
+    for samples, count in zip(candidates, counts, strict=True):
+        base = np.resize(rng.permutation(samples), count)
+        others = rng.choice(samples, size=(count, MIXED))
+        index.append(np.column_stack([base, others]))
+        small = SPREAD / MIXED**0.5 * rng.standard_normal((count, MIXED))
+        weights.append(np.column_stack([np.ones(count), small]))
+    return np.concatenate(index), np.concatenate(weights)
+
+
+def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]]:
+    """What the samples of a block contribute to mixtures of samples."""
+    xp = namespace(block.X)
+    local = index - block.first
+    inside = (local >= 0) & (local < block.X.shape[-2])
+    local = xp.asarray(np.where(inside, local, 0))
+    share = xp.asarray(np.where(inside, weights, 0.0), dtype=block.X.dtype)
+    columns = range(index.shape[-1])
+    return block, (sum(share[:, j, None] * take_rows(block.X, local[:, j]) for j in columns),)
+
+
+def random_start(subspace: Subspace, n_features: int, atom_classes: Array, rng: np.random.Generator) -> Atoms:
+    """Uniform random numbers, normalised, as in the paper; then taken to the subspace."""
+    K, c = len(atom_classes), int(atom_classes.max()) + 1
+
+    def draw(width: int) -> list[Array]:
+        sizes = [min(CHUNK, K - i) for i in range(0, K, CHUNK)]
+        return [unit_rows(rng.random((size, width))) for size in sizes]
+
+    B = np.concatenate([subspace.reduce(rows) for rows in draw(n_features)])
+    W = np.concatenate(draw(c))
+    A = np.concatenate([reduce_code_transform(rows, atom_classes) for rows in draw(K)])
+    return join(B, W, A)
+
+
+def array_start(
+    arrays: tuple[Array, Array, Array], subspace: Subspace, n_features: int, atom_classes: Array
+) -> Atoms:
+    """Given B (K, d), W (K, c) and A (K, K), taken to the subspace and normalised."""
+    K, c = len(atom_classes), int(atom_classes.max()) + 1
+    shapes = {"B": (K, n_features), "W": (K, c), "A": (K, K)}
+    if len(arrays) != 3:
+        raise ValueError(f"init has {len(arrays)} arrays; give a name, or the three arrays (B, W, A).")
+    given = [np.asarray(array, dtype=np.float64) for array in arrays]
+    for (name, shape), array in zip(shapes.items(), given, strict=True):
+        if array.shape != shape:
+            raise ValueError(
+                f"init: {name} has shape {array.shape}, but {shape} is needed: (n_components, "
+                "n_features) for B, (n_components, n_classes) for W, (n_components, n_components) for A."
+            )
+        if not np.isfinite(array).all():
+            raise ValueError(f"init: {name} has NaN or infinite entries; give finite ones.")
+    B, W, A = given
+    reduced = (subspace.reduce(B), W, reduce_code_transform(A, atom_classes))
+    for name, full, rows in zip(shapes, given, reduced, strict=True):
+        norms, kept = np.linalg.norm(full, axis=-1), np.linalg.norm(rows, axis=-1)
+        lost = np.flatnonzero(kept <= 1e-12 * norms)
+        if lost.size:
+            raise ValueError(
+                f"init: row {lost[0]} of {name} is zero in the space that training runs in (the span of "
+                "the samples for B, of the classes' atoms for A); give a row with a part inside it."
+            )
+    return join(*reduced)
+
+
+def join(B: Array, W: Array, A: Array) -> Atoms:
+    """Atoms from their three parts, each row of each part scaled to norm 1."""
+    xp = namespace(B)
+    parts = [unit_rows(xp.asarray(part, dtype=B.dtype)) for part in (B, W, A)]
+    return Atoms(xp.concat(parts, axis=-1), W.shape[-1])

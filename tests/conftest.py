@@ -1,0 +1,28 @@
+"""Fixtures shared by all tests."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledl.datasets._prepared import PREPARED
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def require_dataset():
+    """Skip, saying why, where a prepared dataset is not at hand."""
+
+    def require(name):
+        home = os.environ.get("LEDL_DATA")
+        if not home or not (Path(home) / PREPARED[name][0]).is_file():
+            pytest.skip(
+                f"the dataset {name!r} is not here: set LEDL_DATA to the folder with {PREPARED[name][0]}"
+            )
+
+    return require

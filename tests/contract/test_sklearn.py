@@ -1,0 +1,16 @@
+"""scikit-learn's own checks, for every estimator, with no expected failure."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ledl import LEDLClassifier
+
+ESTIMATORS = [LEDLClassifier()]
+
+
+# Some checks give two-dimensional blobs and few iterations, or set n_components=1: neither is what they test.
+@pytest.mark.filterwarnings("ignore:n_components=1 is fewer:UserWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_contract(estimator, check):
+    check(estimator)

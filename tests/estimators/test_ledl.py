@@ -1,0 +1,369 @@
+"""LEDLClassifier as users meet it: against the oracle, in scikit-learn's tools, and with bad input."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Lasso
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import reference
+from ledl import LEDLClassifier, coding
+from ledl.datasets import few_shot_splits, load
+from ledl.estimators import _base
+from ledl.solvers.lasso import lasso
+from ledl.targets import atom_counts, expand_code_transform, reduce_code_transform
+from problems import unit
+
+QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y))
+    return X[train], y[train], X[test][:200], y[test][:200]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return LEDLClassifier(random_state=0).fit(*digits[:2])
+
+
+def oracle_fit(X, y, init, n_iter, **weights):
+    """Algorithm 3 on unit samples, from `init` taken to the span of the samples and of the classes' atoms."""
+    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    B, W, A = init
+    atom_classes = np.repeat(np.arange(len(counts)), atom_counts(counts, len(B)))
+    X = unit(np.asarray(X, dtype=float))
+    if len(X) < X.shape[1]:
+        B = B @ np.linalg.pinv(X) @ X
+    A = unit(expand_code_transform(reduce_code_transform(A, atom_classes), atom_classes))
+    *_, last = reference.ledl(X.T, labels, atom_classes, unit(B).T, unit(W).T, A.T, n_iter=n_iter, **weights)
+    return [array.T for array in last]
+
+
+@pytest.mark.parametrize("n_features", [64, 20], ids=["n < d", "n > d"])
+def test_fit_is_the_papers_algorithm(digits, n_features, rng):
+    X, y = digits[0][:, :n_features] + 0.1, np.array(list("abcdefghij"))[digits[1]]
+    order = rng.permutation(len(y))[:-3]  # shuffled, and no longer balanced
+    X, y = X[order], y[order]
+    init = rng.random((33, n_features)), rng.random((33, 10)), rng.random((33, 33))
+    model = LEDLClassifier(
+        n_components=33, label_weight=0.1, code_weight=0.01, alpha=0.02, max_iter=30, tol=0, init=init,
+        keep_codes=True,
+    ).fit(X, y)  # fmt: skip
+    B, W, A, _, Z, _ = oracle_fit(X, y, init, 30, lam=0.1, omega=0.01, epsilon=0.02)
+    assert_allclose(model.components_, B, atol=1e-8)
+    assert_allclose(model.label_components_, W, atol=1e-8)
+    assert_allclose(model.code_components_, A, atol=1e-8)
+    assert_allclose(model.training_codes_, Z, atol=1e-8)
+    assert model.n_iter_ == 30
+    assert model.stopped_by_ == "max_iter"
+
+
+def test_predictions_are_those_of_the_lasso_over_the_dictionary(digits, fitted):
+    X = unit(digits[2])
+    alpha = fitted.alpha
+    theirs = Lasso(alpha / 64, fit_intercept=False, tol=1e-12, max_iter=500_000)
+    codes = theirs.fit(fitted.components_.T, X[:20].T).coef_
+    ours = fitted.transform(digits[2][:20])
+
+    def objective(S):
+        fit = np.sum((X[:20] - S @ fitted.components_) ** 2, axis=1) / 2
+        return fit + alpha * np.abs(S).sum(axis=1)
+
+    assert_allclose(objective(ours), objective(codes), atol=1e-6)
+    correlation = (X[:20] - ours @ fitted.components_) @ fitted.components_.T
+    assert np.abs(correlation).max() <= alpha + 1e-4
+    scores = fitted.decision_function(digits[2])
+    assert_allclose(scores[:20], ours @ fitted.label_components_)
+    assert_array_equal(fitted.predict(digits[2]), fitted.classes_[scores.argmax(axis=1)])
+
+
+def test_attributes(digits, fitted):
+    assert fitted.components_.shape == (100, 64)
+    assert fitted.label_components_.shape == (100, 10)
+    assert fitted.code_components_.shape == (100, 100)
+    for part in (fitted.components_, fitted.label_components_, fitted.code_components_):
+        assert_allclose(np.linalg.norm(part, axis=1), 1.0)
+    assert_array_equal(fitted.atom_classes_, np.repeat(np.arange(10), 10))
+    assert {len(values) for values in fitted.history_.values()} == {fitted.n_iter_}
+    assert np.isfinite(fitted.history_["objective"][[9, -1]]).all()
+    assert not hasattr(fitted, "training_codes_")
+    assert not hasattr(LEDLClassifier(), "code_components_")
+
+
+def test_it_learns(digits, fitted):
+    assert fitted.score(*digits[2:]) > 0.7
+    assert fitted.history_["objective"][-1] < fitted.history_["objective"][9]
+
+
+def test_tighter_test_time_tolerance_and_alpha_are_used(digits, fitted):
+    exact = clone(fitted).set_params(transform_tol=1e-12).fit(*digits[:2])
+    loose = clone(fitted).set_params(transform_tol=1e-1).fit(*digits[:2])
+    sparse = clone(fitted).set_params(transform_alpha=0.3).fit(*digits[:2])
+    codes = [model.transform(digits[2]) for model in (exact, fitted, loose, sparse)]
+    assert np.abs(codes[0] @ exact.components_ - codes[1] @ exact.components_).max() < 1e-2
+    assert np.abs(codes[0] - codes[2]).max() > 1e-3
+    assert np.count_nonzero(codes[3]) < np.count_nonzero(codes[0]) / 2
+    assert_allclose(sparse.components_, fitted.components_)
+
+
+@pytest.mark.parametrize("init", ["class", "random"])
+def test_same_seed_same_model(digits, init):
+    models = [LEDLClassifier(init=init, **QUICK).fit(*digits[:2]) for _ in range(2)]
+    assert_array_equal(models[0].components_, models[1].components_)
+    other = LEDLClassifier(init=init, **(QUICK | {"random_state": 1})).fit(*digits[:2])
+    assert not np.allclose(models[0].components_, other.components_)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_output_has_the_inputs_type(digits, dtype):
+    X, y, X_new, _ = digits
+    model = LEDLClassifier(keep_codes=True, **QUICK).fit(X.astype(dtype), y)
+    new = X_new.astype(dtype)
+    for array in (
+        model.components_, model.label_components_, model.code_components_, model.training_codes_,
+        model.transform(new), model.decision_function(new),
+    ):  # fmt: skip
+        assert array.dtype == dtype
+    assert model.score(new, digits[3]) == pytest.approx(
+        LEDLClassifier(**QUICK).fit(X, y).score(X_new, digits[3]), abs=0.03
+    )
+
+
+def test_order_of_the_samples_does_not_matter_from_given_arrays(digits, rng):
+    X, y = digits[:2]
+    init = rng.random((20, 64)), rng.random((20, 10)), rng.random((20, 20))
+    order = rng.permutation(len(y))
+    a = LEDLClassifier(n_components=20, init=init, **QUICK).fit(X, y)
+    b = LEDLClassifier(n_components=20, init=init, **QUICK).fit(X[order], y[order])
+    assert_allclose(a.components_, b.components_, atol=1e-10)
+
+
+def test_string_labels_and_two_classes(digits):
+    X, y = digits[:2]
+    two = np.flatnonzero(y < 2)
+    names = np.array(["no", "yes"])[y[two]]
+    model = LEDLClassifier(**QUICK).fit(X[two], names)
+    scores = model.decision_function(X)
+    assert scores.shape == (len(X),)
+    assert_array_equal(model.predict(X), np.where(scores > 0, "yes", "no"))
+    assert set(model.atom_classes_) == {"no", "yes"}
+
+
+def test_pandas_in_and_out(digits):
+    X, y, new, _ = digits
+    frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
+    model = LEDLClassifier(**QUICK).set_output(transform="pandas").fit(frame, pd.Series(y))
+    assert_array_equal(model.feature_names_in_, frame.columns)
+    codes = model.transform(frame)
+    assert list(codes.columns[:2]) == ["ledlclassifier0", "ledlclassifier1"]
+    assert codes.shape == (50, 100)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.iloc[:, ::-1])
+
+
+def test_in_pipelines_and_searches(digits):
+    X, y = digits[:2]
+    pipeline = make_pipeline(StandardScaler(with_mean=False), LEDLClassifier(**QUICK))
+    assert len(cross_val_score(pipeline, X, y, cv=5)) == 5
+    search = GridSearchCV(LEDLClassifier(**QUICK), {"alpha": [0.01, 0.1]}, cv=2).fit(X, y)
+    assert search.best_params_["alpha"] in (0.01, 0.1)
+
+
+def test_input_may_be_read_only_and_is_not_written(digits):
+    X, y = digits[0].copy(), digits[1].copy()
+    copy = X.copy()
+    for array in (X, y):
+        array.flags.writeable = False
+    for normalize in (True, False):
+        LEDLClassifier(normalize=normalize, **QUICK).fit(X, y).predict(X)
+    assert_array_equal(X, copy)
+
+
+def test_normalize_scales_samples(digits, rng):
+    X, y, new, _ = digits
+    scale = rng.uniform(0.1, 10, size=(len(X), 1))
+    a, b = (LEDLClassifier(**QUICK).fit(samples, y) for samples in (X, scale * X))
+    assert_allclose(a.components_, b.components_, atol=1e-10)
+    assert_allclose(a.predict(new), a.predict(3 * new))
+    plain = LEDLClassifier(normalize=False, **QUICK).fit(unit(X), y)
+    assert_allclose(plain.components_, a.components_, atol=1e-12)
+
+
+def test_zero_weights_are_an_ablation(digits):
+    X, y, new, labels = digits
+    models = [
+        LEDLClassifier(label_weight=weight, code_weight=0, max_iter=50, tol=0, random_state=0).fit(X, y)
+        for weight in (0.0, 1e-12)
+    ]
+    assert_allclose(models[0].components_, models[1].components_, atol=1e-6)
+    assert_allclose(models[0].label_components_, models[1].label_components_, atol=1e-6)
+    assert models[0].score(new, labels) > 0.7  # W is still learnt
+
+
+def test_a_class_with_one_sample_and_zero_samples_get_a_defined_answer(digits):
+    X, y, new, _ = digits
+    keep = np.flatnonzero((y != 3) | (np.cumsum(y == 3) == 1))
+    X, y = X[keep].copy(), y[keep]
+    X[0] = 0
+    X[y == 5] = 0  # a class of zero samples alone
+    for init in ("class", "random"):
+        model = LEDLClassifier(init=init, **QUICK).fit(X, y)
+        assert np.isfinite(model.components_).all()
+        zero = np.zeros((2, 64))
+        assert not model.transform(zero).any()
+        assert not model.decision_function(zero).any()
+        assert np.isfinite(model.decision_function(new)).all()
+        assert (model.atom_classes_ == 3).sum() == 2
+
+
+def test_repeated_samples_and_features(digits):
+    X, y, new, _ = digits
+    X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    for samples, others in ((np.repeat(X, 3, axis=1), np.repeat(new, 3, axis=1)), (X, new)):
+        model = LEDLClassifier(**QUICK).fit(samples, y)
+        assert np.isfinite(model.decision_function(others)).all()
+
+
+def test_fewer_atoms_than_classes_says_what_is_done(digits):
+    with pytest.warns(
+        UserWarning, match=r"n_components=4 is fewer than the 10 classes.*Set n_components >= 10"
+    ):
+        model = LEDLClassifier(n_components=4, **QUICK).fit(*digits[:2])
+    assert_array_equal(model.atom_classes_, np.arange(10))
+
+
+BAD = [
+    ({"alpha": np.nan}, r"'alpha'.*Got nan"),
+    ({"alpha": 0.0}, r"'alpha'.*Got 0.0"),
+    ({"label_weight": -1.0}, r"'label_weight'.*Got -1.0"),
+    ({"code_weight": np.inf}, r"'code_weight'.*Got inf"),
+    ({"rho": 0.0}, r"'rho'.*Got 0.0"),
+    ({"dual_step_decay": 1.5}, r"'dual_step_decay'.*Got 1.5"),
+    ({"max_iter": 0}, r"'max_iter'.*Got 0"),
+    ({"tol": -1e-3}, r"'tol'"),
+    ({"init": "magic"}, r"'init'.*Got 'magic'"),
+    ({"n_components": 10**7}, r"n_components=10000000.*GB.*Use fewer atoms"),
+    (
+        {"init": (np.ones((5, 64)), np.ones((5, 10)), np.ones((5, 5)))},
+        r"B has shape \(5, 64\), but \(100, 64\)",
+    ),
+    ({"init": (np.ones((5, 64)), np.ones((5, 10)))}, r"init has 2 arrays.*\(B, W, A\)"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_parameters_are_told(digits, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LEDLClassifier(**parameters).fit(*digits[:2])
+
+
+@pytest.mark.parametrize("name", ["B", "A"])
+def test_an_initial_row_outside_the_space_is_named(digits, name, rng):
+    X, y = digits[0].copy(), digits[1]
+    X[:, 0] = 0
+    X = np.hstack([X, np.zeros((len(X), 1))])  # a feature that no sample has
+    init = {"B": rng.random((20, 65)), "W": rng.random((20, 10)), "A": rng.random((20, 20))}
+    init[name][7] = 0
+    init[name][7, -1 if name == "B" else [0, 1]] = 1 if name == "B" else [1, -1]
+    with pytest.raises(ValueError, match=f"row 7 of {name} is zero"):
+        LEDLClassifier(n_components=20, init=tuple(init.values())).fit(X, y)
+
+
+def test_bad_data_is_told(digits, fitted):
+    X, y = digits[:2]
+    with pytest.raises(ValueError, match="one class only: 3"):
+        LEDLClassifier().fit(X, np.full(len(X), 3))
+    with pytest.raises(ValueError, match="NaN"):
+        LEDLClassifier().fit(np.where(X == 0, np.nan, X), y)
+    with pytest.raises(ValueError, match="All samples are zero"):
+        LEDLClassifier().fit(0 * X, y)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        LEDLClassifier().fit(X, y + 0.5)
+    with pytest.raises(ValueError, match="X has 63 features, but LEDLClassifier is expecting 64"):
+        fitted.predict(X[:, 1:])
+    with pytest.raises(NotFittedError):
+        LEDLClassifier().predict(X)
+
+
+def test_overflow_is_told(digits):
+    X, y = digits[:2]
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="normalize=True"):
+        LEDLClassifier(normalize=False).fit(1e200 * X, y)
+
+
+def test_not_converging_says_what_to_change(digits):
+    with pytest.warns(
+        ConvergenceWarning, match=r"tol=1e-09.*max_iter=3.*raise max_iter, raise tol, or set tol=0"
+    ):
+        model = LEDLClassifier(max_iter=3, tol=1e-9).fit(*digits[:2])
+    assert model.stopped_by_ == "max_iter"
+    converged = LEDLClassifier(max_iter=500, tol=1e-2, random_state=0).fit(*digits[:2])
+    assert converged.stopped_by_ == "tol"
+    assert converged.n_iter_ < 500
+
+
+def test_test_time_codes_that_miss_their_gap_say_so(digits, fitted, monkeypatch):
+    monkeypatch.setattr(coding, "lasso", partial(lasso, max_iter=1))
+    with pytest.warns(ConvergenceWarning, match=r"200 of 200 samples.*tol=1e-06.*Raise the tolerance or alpha"):
+        fitted.predict(digits[2])
+
+
+def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
+    codes = fitted.transform(digits[2])
+    monkeypatch.setattr(coding, "CHUNK", 700)
+    assert_allclose(fitted.transform(digits[2]), codes, atol=1e-12)
+
+
+class Recorder:
+    """A callback of scikit-learn's: what it is told, and when it asks to stop."""
+
+    def __init__(self, stop_after=None):
+        self.ended, self.scores, self.stop_after = [], [], stop_after
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+        if context.task_name == "iteration":
+            self.ended.append(context.task_id)
+            self.scores.append(fitted_estimator.score(X, y))
+            return len(self.ended) == self.stop_after
+        return False
+
+
+@pytest.mark.skipif(not hasattr(_base.CallbackSupportMixin, "set_callbacks"), reason="scikit-learn before 1.9")
+def test_callbacks_see_every_iteration_and_may_stop(digits):
+    recorder = Recorder()
+    model = LEDLClassifier(**QUICK).set_callbacks(recorder).fit(*digits[:2])
+    assert recorder.ended == list(range(5))
+    assert recorder.scores[-1] == model.score(*digits[:2])
+    model = LEDLClassifier(**QUICK).set_callbacks(Recorder(stop_after=2)).fit(*digits[:2])
+    assert model.n_iter_ == 2
+    assert model.stopped_by_ == "callback"
+
+
+@pytest.mark.parametrize(("name", "least"), [("usps", 0.70), ("ucmerced", 0.75), ("yaleb", 0.70)])
+def test_real_data(name, least, require_dataset):
+    require_dataset(name)
+    dataset = load(name)
+    train, test = next(few_shot_splits(dataset.target))
+    test = np.random.default_rng(0).permutation(test)[:500]
+    model = LEDLClassifier(random_state=0, max_iter=30, tol=0).fit(dataset.data[train], dataset.target[train])
+    assert model.score(dataset.data[test], dataset.target[test]) > least

@@ -1,0 +1,59 @@
+"""Small problems, and the oracle run on them, for several test files."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+import reference
+from ledl.blocks import InMemoryBlocks
+from ledl.solvers.ledl import Atoms, solve
+from ledl.solvers.start import join
+from ledl.subspace import find_subspace
+from ledl.targets import atom_counts, code_scale, expand_code_transform, reduce_code_transform
+
+
+def unit(a):
+    return a / np.linalg.norm(a, axis=-1, keepdims=True)
+
+
+class Problem(NamedTuple):
+    X: np.ndarray
+    labels: np.ndarray
+    atom_classes: np.ndarray
+    subspace: object
+    coordinates: np.ndarray
+    start: Atoms
+
+    @property
+    def code_scale(self):
+        return code_scale(np.bincount(self.atom_classes))
+
+    def blocks(self, block_size=None):
+        return InMemoryBlocks(self.coordinates, self.labels, block_size)
+
+    def solve(self, block_size=None, **options):
+        return solve(self.blocks(block_size), self.start, code_scale=self.code_scale, **options)
+
+    def oracle(self, start=None, **options):
+        """The last (B, W, A, C, Z, L) of the paper's algorithm from the same start, as rows."""
+        atoms = start or self.start
+        B, W = self.subspace.expand(atoms.B), atoms.W
+        A = expand_code_transform(atoms.A, self.atom_classes)
+        *_, last = reference.ledl(self.X.T, self.labels, self.atom_classes, B.T, W.T, A.T, **options)
+        return [array.T for array in last]
+
+
+def make_problem(class_counts, n_features, n_atoms, *, shuffled=False, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(class_counts)), class_counts)
+    if shuffled:
+        labels = rng.permutation(labels)
+    centres = rng.random((len(class_counts), n_features))
+    X = unit(centres[labels] + 0.5 * rng.random((len(labels), n_features)))
+    c = len(class_counts)
+    atom_classes = np.repeat(np.arange(c), atom_counts(class_counts, n_atoms))
+    subspace, coordinates = find_subspace(X.copy())
+    B = subspace.reduce(unit(rng.random((n_atoms, n_features))))
+    A = reduce_code_transform(unit(rng.random((n_atoms, n_atoms))), atom_classes)
+    start = join(B, rng.random((n_atoms, c)), A)
+    return Problem(X, labels, atom_classes, subspace, coordinates, start)

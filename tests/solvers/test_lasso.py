@@ -1,0 +1,164 @@
+"""Codes against scikit-learn's Lasso, the optimality conditions, and the duality gap itself."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso
+
+from ledl.objective import duality_gap
+from ledl.solvers.lasso import FLOAT32_TOL, active_set_plain, lasso
+from problems import unit
+
+
+def make_dictionary(kind, rng):
+    if kind == "random":
+        return unit(rng.standard_normal((40, 20)))
+    if kind == "faces":  # positive atoms with cosines near 1
+        return unit(1 + 0.1 * rng.standard_normal((60, 100)))
+    if kind == "near copies":
+        D = unit(rng.standard_normal((15, 30)))
+        return unit(np.concatenate([D, D + 1e-6 * rng.standard_normal(D.shape)]))
+    if kind == "copies":
+        D = unit(rng.standard_normal((15, 30)))
+        return np.concatenate([D, D, -D])
+    if kind == "zero atom":
+        return np.concatenate([unit(rng.standard_normal((10, 8))), np.zeros((1, 8))])
+    raise AssertionError(kind)
+
+
+KINDS = ["random", "faces", "near copies", "copies", "zero atom"]
+
+
+@pytest.fixture(params=KINDS)
+def dictionary(request, rng):
+    return make_dictionary(request.param, rng)
+
+
+def samples_for(dictionary, rng, n=12):
+    mixed = rng.standard_normal((n, len(dictionary))) * (rng.random((n, len(dictionary))) < 0.2)
+    return unit(mixed @ dictionary + 0.1 * rng.standard_normal((n, dictionary.shape[1])))
+
+
+def solve(dictionary, X, alpha, tol, **options):
+    return lasso(dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1), alpha, tol, **options)
+
+
+def objective(S, X, dictionary, alpha):
+    return np.sum((X - S @ dictionary) ** 2, axis=1) / 2 + alpha * np.abs(S).sum(axis=1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # theirs, on near copies
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("alpha", [1e-3, 0.02, 0.3])
+def test_codes_are_scikit_learns(dictionary, alpha, positive, rng):
+    X = samples_for(dictionary, rng)
+    S, info = solve(dictionary, X, alpha, 1e-10, positive=positive)
+    assert info.converged.all()
+    assert (info.gap <= 1e-10 / 2).all()
+    d = dictionary.shape[1]
+    theirs = Lasso(alpha / d, fit_intercept=False, positive=positive, tol=1e-12, max_iter=300_000)
+    codes = theirs.fit(dictionary.T, X.T).coef_
+    ours, reference = objective(S, X, dictionary, alpha), objective(codes, X, dictionary, alpha)
+    assert (ours <= reference + 1e-10).all()
+    np.testing.assert_allclose(ours, reference, atol=1e-6)
+    np.testing.assert_allclose(S @ dictionary, codes @ dictionary, atol=1e-3)
+    assert not positive or (S >= 0).all()
+
+
+def test_optimality_conditions(dictionary, rng):
+    alpha, X = 0.02, samples_for(dictionary, rng)
+    S, _ = solve(dictionary, X, alpha, 1e-14)
+    correlation = (X - S @ dictionary) @ dictionary.T
+    on = S != 0
+    assert on.any()
+    np.testing.assert_allclose(correlation[on], alpha * np.sign(S[on]), atol=1e-7)
+    assert np.abs(correlation).max() <= alpha + 1e-7
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_gap_is_what_was_asked_for_and_bounds_the_error(tol, rng):
+    dictionary, alpha = make_dictionary("faces", rng), 1e-3
+    X = 3 * samples_for(dictionary, rng, 30)
+    S, info = solve(dictionary, X, alpha, tol)
+    best, _ = solve(dictionary, X, alpha, 1e-13)
+    assert (info.gap <= tol * np.sum(X**2, axis=1) / 2).all()
+    excess = objective(S, X, dictionary, alpha) - objective(best, X, dictionary, alpha)
+    assert (excess <= info.gap + 1e-12).all()
+    gap = duality_gap(S, S @ (dictionary @ dictionary.T), X @ dictionary.T, np.sum(X**2, axis=1), alpha, False)
+    np.testing.assert_allclose(info.gap, gap, atol=1e-10)
+
+
+def test_gap_of_codes_that_are_not_optimal(rng):
+    dictionary, alpha = make_dictionary("random", rng), 0.05
+    X = samples_for(dictionary, rng)
+    S = 0.1 * rng.standard_normal((len(X), len(dictionary)))
+    G, rhs, squares = dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1)
+    best, _ = solve(dictionary, X, alpha, 1e-13)
+    excess = objective(S, X, dictionary, alpha) - objective(best, X, dictionary, alpha)
+    assert (duality_gap(S, S @ G, rhs, squares, alpha, False) >= excess).all()
+
+
+def test_a_start_changes_the_steps_and_not_the_codes(dictionary, rng):
+    X = samples_for(dictionary, rng)
+    S, cold = solve(dictionary, X, 0.02, 1e-12)
+    again, warm = solve(dictionary, X, 0.02, 1e-12, start=S)
+    np.testing.assert_allclose(
+        objective(again, X, dictionary, 0.02), objective(S, X, dictionary, 0.02), atol=1e-12
+    )
+    assert warm.n_iter.max() == 0 < cold.n_iter.max()
+    wrong = rng.standard_normal(S.shape)
+    from_wrong, _ = solve(dictionary, X, 0.02, 1e-12, start=wrong)
+    np.testing.assert_allclose(
+        objective(from_wrong, X, dictionary, 0.02), objective(S, X, dictionary, 0.02), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("kind", ["faces", "random"])
+def test_compiled_is_the_plain_one(kind, positive, rng):
+    dictionary = make_dictionary(kind, rng)
+    X, G = samples_for(dictionary, rng), dictionary @ dictionary.T
+    S, _ = solve(dictionary, X, 0.005, 1e-12, positive=positive)
+    for s, x in zip(S, X, strict=True):
+        plain, gap = active_set_plain(G, x @ dictionary.T, x @ x, 0.005, 1e-12, 1000, positive)
+        np.testing.assert_allclose(s, plain, atol=1e-9)
+        assert gap <= 1e-12
+
+
+def test_zero_samples_and_large_alphas_have_zero_codes(rng):
+    dictionary = make_dictionary("random", rng)
+    X = np.concatenate([np.zeros((2, 20)), samples_for(dictionary, rng)])
+    S, info = solve(dictionary, X, 0.02, 1e-8)
+    assert not S[:2].any()
+    assert info.converged.all()
+    S, info = solve(dictionary, X, 10.0, 1e-8)
+    assert not S.any()
+    assert info.converged.all()
+
+
+def test_too_few_steps_are_said_so(rng):
+    dictionary = make_dictionary("random", rng)
+    X = samples_for(dictionary, rng)
+    S, info = solve(dictionary, X, 1e-4, 1e-8, max_iter=3)
+    assert not info.converged.any()
+    assert (np.count_nonzero(S, axis=1) <= 3).all()
+    assert (info.n_iter == 3).all()
+
+
+def test_float32_gives_float32_at_its_own_tolerance(rng):
+    dictionary = make_dictionary("random", rng).astype(np.float32)
+    S, info = solve(dictionary, samples_for(dictionary, rng).astype(np.float32), 0.02, 1e-9)
+    assert S.dtype == np.float32
+    assert info.tol == FLOAT32_TOL
+    assert info.converged.all()
+
+
+def test_leading_axes_are_problems(rng):
+    dictionaries = [make_dictionary("random", rng) for _ in range(2)]
+    X = [samples_for(dictionary, rng) for dictionary in dictionaries]
+    G = np.stack([D @ D.T for D in dictionaries])
+    rhs = np.stack([x @ D.T for x, D in zip(X, dictionaries, strict=True)])
+    codes, info = lasso(G, rhs, np.stack([np.sum(x**2, axis=1) for x in X]), 0.02, 1e-10)
+    for p in range(2):
+        single, _ = solve(dictionaries[p], X[p], 0.02, 1e-10)
+        np.testing.assert_array_equal(codes[p], single)
+    assert info.gap.shape == (2, len(X[0]))

@@ -1,0 +1,291 @@
+"""The solver against the oracle, each update against its definition, and the two seams: problems, blocks."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import reference
+from ledl.blocks import InMemoryBlocks
+from ledl.solvers import atoms as atoms_module
+from ledl.solvers import compiled
+from ledl.solvers.iteration import Status
+from ledl.solvers.ledl import (
+    Atoms,
+    DualStep,
+    begin,
+    code_step,
+    make_coder,
+    shrink_plain,
+    solve,
+)
+from ledl.solvers.ledl import (
+    make_problem as weigh,
+)
+from ledl.solvers.start import class_start, random_start
+from ledl.targets import expand_code_transform
+from problems import make_problem, unit
+
+WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
+
+SHAPES = {
+    "balanced, n < d, more atoms than columns": ([5] * 6, 80, 60),
+    "balanced, n < d, fewer atoms than columns": ([5] * 6, 80, 18),
+    "unbalanced, n > d, K not a multiple of c": ([20, 7, 3, 11], 12, 43),
+    "unbalanced, n > d, fewer atoms than columns": ([20, 7, 3, 11], 12, 13),
+    "shuffled, n < d": ([9, 4, 6], 40, 37),
+    "shuffled, n = d, one sample in a class": ([9, 1, 6], 16, 20),
+    "more atoms than a block of the sweep": ([10] * 8, 30, 110),
+}
+
+
+def problem_of(name):
+    return make_problem(*SHAPES[name], shuffled="shuffled" in name)
+
+
+def assert_same_model(problem, atoms, oracle, tol=1e-8):
+    B, W, A = oracle[:3]
+    np.testing.assert_allclose(problem.subspace.expand(atoms.B), B, atol=tol)
+    np.testing.assert_allclose(atoms.W, W, atol=tol)
+    np.testing.assert_allclose(expand_code_transform(atoms.A, problem.atom_classes), A, atol=tol)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("zero", [{}, {"lam": 0.0}, {"omega": 0.0}, {"lam": 0.0, "omega": 0.0}], ids=str)
+def test_solver_agrees_with_oracle(shape, zero):
+    problem, weights = problem_of(shape), WEIGHTS | zero
+    blocks = problem.blocks()
+    run = solve(blocks, problem.start, code_scale=problem.code_scale, max_iter=30, **weights)
+    oracle = problem.oracle(n_iter=30, **weights)
+    assert_same_model(problem, run.state, oracle)
+    np.testing.assert_allclose(blocks.codes(), oracle[4], atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["class", "random"])
+@pytest.mark.parametrize("shape", ["shuffled, n < d", "unbalanced, n > d, K not a multiple of c"])
+def test_solver_agrees_with_oracle_from_both_starts(shape, kind, rng):
+    problem = problem_of(shape)
+    if kind == "class":
+        candidates = [np.flatnonzero(problem.labels == j) for j in range(problem.start.n_classes)]
+        start = class_start(problem.blocks(), candidates, problem.atom_classes, rng)
+    else:
+        start = random_start(problem.subspace, problem.X.shape[1], problem.atom_classes, rng)
+    run = problem._replace(start=start).solve(max_iter=30, **WEIGHTS)
+    assert_same_model(problem, run.state, problem.oracle(start=start, n_iter=30, **WEIGHTS))
+
+
+@pytest.mark.parametrize("n_atoms", [20, 8], ids=["in the targets' space", "in the atoms' space"])
+def test_an_atom_that_nobody_uses_stays_as_it_is(n_atoms):
+    problem = make_problem([8, 8], 6, n_atoms)
+    X = problem.coordinates.copy()
+    X[:, -1] = 0  # a feature that no sample has ...
+    B = problem.start.B.copy()
+    B[:, -1] = 0
+    B[3] = np.eye(6)[-1]  # ... and an atom that has nothing else
+    start = Atoms(np.concatenate([unit(B), problem.start.W, problem.start.A], axis=1), 2)
+    problem = problem._replace(X=X, coordinates=X, start=start)
+    weights = WEIGHTS | {"lam": 0.0, "omega": 0.0}
+    run = problem.solve(max_iter=30, **weights)
+    assert_same_model(problem, run.state, problem.oracle(n_iter=30, **weights))
+    np.testing.assert_array_equal(run.state.M[3], start.M[3])
+    assert np.isfinite(run.state.M).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_history_agrees_with_oracle(shape):
+    problem = problem_of(shape)
+    run = problem.solve(max_iter=25, **WEIGHTS)
+    H = reference.one_hot_columns(problem.labels, problem.start.n_classes)
+    Q = reference.label_consistency_targets(problem.labels, problem.atom_classes)
+    atoms = problem.start
+    A = expand_code_transform(atoms.A, problem.atom_classes)
+    states = reference.ledl(
+        problem.X.T,
+        problem.labels,
+        problem.atom_classes,
+        problem.subspace.expand(atoms.B).T,
+        atoms.W.T,
+        A.T,
+        n_iter=25,
+        **WEIGHTS,
+    )
+    previous_Z = 0.0
+    for i, (B, W, A, C, Z, L) in enumerate(states):
+        expected = reference.augmented_objective(problem.X.T, H, Q, B, W, A, C, Z, L, rho=1.0, **WEIGHTS)
+        now = {name: values[i] for name, values in run.history.items()}
+        assert now["augmented_objective"] == pytest.approx(expected, rel=1e-9)
+        assert now["data_fit"] == pytest.approx(np.sum((problem.X.T - B @ C) ** 2), rel=1e-8)
+        assert now["label_fit"] == pytest.approx(WEIGHTS["lam"] * np.sum((H - W @ C) ** 2), rel=1e-8)
+        assert now["code_fit"] == pytest.approx(WEIGHTS["omega"] * np.sum((Q - A @ C) ** 2), rel=1e-8)
+        assert now["primal_residual"] == pytest.approx(np.linalg.norm(C - Z), rel=1e-8)
+        assert now["dual_residual"] == pytest.approx(np.linalg.norm(Z - previous_Z), rel=1e-8)
+        assert now["nonzero_share"] == np.mean(Z != 0)
+        assert np.isnan(now["objective"]) == (i not in (9, 19, 24))
+        previous_Z = Z.copy()
+    final = (
+        np.sum((problem.X.T - B @ Z) ** 2)
+        + WEIGHTS["lam"] * np.sum((H - W @ Z) ** 2)
+        + WEIGHTS["omega"] * np.sum((Q - A @ Z) ** 2)
+        + 2 * WEIGHTS["epsilon"] * np.abs(Z).sum()
+    )
+    assert run.history["objective"][-1] == pytest.approx(final, rel=1e-9)
+
+
+@pytest.fixture(params=[60, 18], ids=["in the targets' space", "in the atoms' space"])
+def one_code_step(request, rng):
+    """A code step from arbitrary Z and L."""
+    problem = make_problem([5] * 6, 80, request.param)
+    rho, theta = 0.7, 0.3
+    weighted, start = weigh(problem.start, problem.code_scale, rho=rho, **WEIGHTS)
+    coder = make_coder(weighted, start, theta)
+    blocks = problem.blocks()
+    blocks.map_sum(lambda block: begin(weighted, start.M.shape[:-1], block))
+    (block,) = blocks._blocks
+    Z, L = 0.1 * rng.standard_normal((2, *block.Z.shape))
+    block = block._replace(Z=Z, L=L)
+    return block, coder, code_step(block, coder), rho, theta
+
+
+def test_C_solves_the_normal_equations(one_code_step):
+    block, coder, codes, rho, _ = one_code_step
+    T = np.concatenate([block.X, coder.problem.label_targets[block.labels]], axis=1)
+    M, w = coder.atoms.M, coder.problem.roots**2
+    gradient = ((codes.C @ M - T) * w) @ M.T + block.L + rho * (codes.C - block.Z)
+    assert np.abs(gradient).max() < 1e-12
+    if codes.E is not None:
+        np.testing.assert_allclose(codes.E, T - codes.C @ M, atol=1e-12)
+
+
+def test_Z_is_the_prox_by_brute_force(one_code_step, rng):
+    block, _, codes, rho, _ = one_code_step
+    epsilon = WEIGHTS["epsilon"]
+
+    def augmented(z, c, multiplier):
+        return 2 * epsilon * np.abs(z) + 2 * multiplier * (c - z) + rho * (c - z) ** 2
+
+    grid = np.linspace(-2, 2, 100_001)
+    for i, k in zip(rng.integers(len(block.X), size=50), rng.integers(codes.C.shape[1], size=50), strict=True):
+        c, multiplier = codes.C[i, k], block.L[i, k]
+        best = augmented(grid, c, multiplier).min()
+        assert augmented(codes.Z[i, k], c, multiplier) <= best + 1e-15
+    assert 0 < np.mean(codes.Z == 0) < 1
+
+
+def test_L_is_a_dual_step(one_code_step):
+    block, _, codes, _, theta = one_code_step
+    np.testing.assert_allclose(codes.L, block.L + theta * (codes.C - codes.Z))
+
+
+def test_compiled_shrink_is_the_plain_one(one_code_step):
+    block, coder, codes, _, theta = one_code_step
+    arguments = (codes.C, block.Z, block.L, coder.problem.weights, theta)
+    for ours, plain in zip(compiled.find("shrink", codes.C)(*arguments), shrink_plain(*arguments), strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-13, atol=1e-15)
+
+
+BATCH = {
+    "lam": np.array([2**-3, 0.0, 2**-1]).reshape(3, 1, 1),
+    "omega": np.array([2**-6, 2**-4, 0.0]).reshape(3, 1, 1),
+    "epsilon": np.array([2**-6, 2**-3, 2**-8]).reshape(3, 1, 1),
+    "rho": np.array([1.0, 0.5, 2.0]).reshape(3, 1, 1),
+}
+
+
+@pytest.mark.parametrize("n_atoms", [60, 18], ids=["in the targets' space", "in the atoms' space"])
+@pytest.mark.parametrize("tol", [0.0, 1e-2])
+def test_a_batch_gives_what_single_solves_give(n_atoms, tol):
+    problem = make_problem([5] * 6, 80, n_atoms)
+    blocks = problem.blocks()
+    batch = solve(blocks, problem.start, code_scale=problem.code_scale, max_iter=60, tol=tol, **BATCH)
+    for p in range(3):
+        weights = {name: float(values[p, 0, 0]) for name, values in BATCH.items()}
+        own = problem.blocks()
+        single = solve(own, problem.start, code_scale=problem.code_scale, max_iter=60, tol=tol, **weights)
+        n_iter = int(single.n_iter)
+        assert batch.n_iter[p] == n_iter
+        assert batch.status[p] is single.status[()]
+        np.testing.assert_allclose(batch.state.M[p], single.state.M, atol=1e-11)
+        np.testing.assert_allclose(blocks.codes()[p], own.codes(), atol=1e-11)
+        for name, values in single.history.items():
+            np.testing.assert_allclose(batch.history[name][:n_iter, p], values, rtol=1e-8, atol=1e-12)
+            assert np.isnan(batch.history[name][n_iter:, p]).all()
+    if tol:
+        assert len(set(batch.n_iter)) > 1, "the problems should stop at different iterations"
+
+
+def test_a_batch_may_have_samples_and_labels_of_its_own():
+    problems = [make_problem([5] * 6, 80, 60, seed=seed, shuffled=True) for seed in range(3)]
+    X, labels, M = (
+        np.stack(arrays)
+        for arrays in zip(*[(p.coordinates, p.labels, p.start.M) for p in problems], strict=True)
+    )
+    scale = problems[0].code_scale
+    batch = solve(InMemoryBlocks(X, labels, 7), Atoms(M, 6), code_scale=scale, max_iter=10, **WEIGHTS)
+    for p, problem in enumerate(problems):
+        np.testing.assert_allclose(batch.state.M[p], problem.solve(max_iter=10, **WEIGHTS).state.M, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_atoms", [60, 18], ids=["in the targets' space", "in the atoms' space"])
+@pytest.mark.parametrize("block_size", [1, 11, 12], ids="blocks of {}".format)
+def test_blocks_give_what_one_block_gives(n_atoms, block_size):
+    problem = make_problem([5] * 6, 80, n_atoms)
+    one, many = problem.blocks(), problem.blocks(block_size)
+    runs = [
+        solve(blocks, problem.start, code_scale=problem.code_scale, max_iter=20, **WEIGHTS)
+        for blocks in (one, many)
+    ]
+    np.testing.assert_allclose(runs[0].state.M, runs[1].state.M, atol=1e-11)
+    np.testing.assert_allclose(one.codes(), many.codes(), atol=1e-11)
+    for name, values in runs[0].history.items():
+        np.testing.assert_allclose(runs[1].history[name], values, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_atoms", [60, 18], ids=["in the targets' space", "in the atoms' space"])
+def test_solver_keeps_to_the_array_standard(n_atoms):
+    xp = array_api_strict
+    problem = make_problem([5] * 6, 80, n_atoms)
+    blocks = InMemoryBlocks(xp.asarray(problem.coordinates), xp.asarray(problem.labels), 11)
+    start = problem.start._replace(M=xp.asarray(problem.start.M))
+    run = solve(blocks, start, code_scale=problem.code_scale, max_iter=12, **WEIGHTS)
+    expected = problem.solve(max_iter=12, **WEIGHTS)
+    np.testing.assert_allclose(np.asarray(run.state.M), expected.state.M, atol=1e-11)
+    for name, values in expected.history.items():
+        np.testing.assert_allclose(run.history[name], values, rtol=1e-9, atol=1e-12)
+
+
+def test_float32_stays_float32():
+    problem = make_problem([5] * 6, 80, 60)
+    single = problem._replace(
+        coordinates=problem.coordinates.astype(np.float32),
+        start=problem.start._replace(M=problem.start.M.astype(np.float32)),
+    )
+    blocks = single.blocks()
+    run = solve(blocks, single.start, code_scale=single.code_scale, max_iter=10, **WEIGHTS)
+    assert run.state.M.dtype == blocks.codes().dtype == np.float32
+    np.testing.assert_allclose(run.state.M, problem.solve(max_iter=10, **WEIGHTS).state.M, atol=1e-3)
+
+
+def test_rows_stay_on_their_spheres():
+    problem = make_problem([5] * 6, 80, 60)
+    atoms = problem.solve(max_iter=5, **WEIGHTS).state
+    for part in (atoms.B, atoms.W, atoms.A):
+        np.testing.assert_allclose(np.linalg.norm(part, axis=1), 1.0, rtol=1e-12)
+
+
+def test_dual_step_shrinks_to_its_minimum():
+    schedule = DualStep(0.5, 0.9, 0.1)
+    assert [schedule.at(i) for i in (0, 1)] == [0.5, 0.45]
+    assert schedule.at(100) == 0.1
+
+
+def test_overflow_is_reported_and_not_returned_as_a_model():
+    problem = make_problem([5] * 3, 6, 9)
+    problem = problem._replace(coordinates=problem.coordinates * 1e200)
+    with np.errstate(all="ignore"):
+        run = problem.solve(max_iter=5, **WEIGHTS)
+    assert run.status[()] is Status.NON_FINITE
+    assert run.n_iter == 1
+
+
+def test_sweep_runs_compiled_on_numpy():
+    assert compiled.find("update_block", np.zeros(1)) is not atoms_module.update_block_plain
+    assert compiled.find("update_block", array_api_strict.zeros(1)) is None

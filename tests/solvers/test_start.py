@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ledl.solvers import start as start_module
+from ledl.solvers.start import array_start, class_start, random_start
+from ledl.targets import expand_code_transform
+from problems import make_problem, unit
+
+
+@pytest.fixture(params=[(30, "n < d"), (4, "n > d")], ids=lambda p: p[1])
+def problem(request):
+    return make_problem([6, 3, 5], request.param[0], 25, shuffled=True)
+
+
+def candidates(problem):
+    return [np.flatnonzero(problem.labels == j) for j in range(3)]
+
+
+def draw_class_start(problem, block_size=None):
+    rng = np.random.default_rng(3)
+    return class_start(problem.blocks(block_size), candidates(problem), problem.atom_classes, rng)
+
+
+def test_class_start_is_near_samples_and_targets_of_its_class(problem):
+    atoms = draw_class_start(problem)
+    B = problem.subspace.expand(atoms.B)
+    similarity = B @ problem.X.T
+    for k, j in enumerate(problem.atom_classes):
+        own = problem.labels == j
+        assert similarity[k, own].max() > 0.97
+    assert_array_equal(atoms.W.argmax(axis=1), problem.atom_classes)
+    assert_array_equal(atoms.A.argmax(axis=1), problem.atom_classes)
+
+
+def test_class_start_takes_every_sample_and_no_two_atoms_alike(problem):
+    atoms = draw_class_start(problem)
+    nearest = (atoms.B @ problem.coordinates.T).argmax(axis=1)
+    if problem.X.shape[1] > len(problem.X):
+        assert len(set(nearest)) == len(problem.X)
+    similarity = atoms.B @ atoms.B.T - 2 * np.eye(25)
+    assert similarity.max() < 1 - 1e-9
+
+
+@pytest.mark.parametrize("block_size", [1, 4])
+def test_the_division_into_blocks_does_not_change_the_class_start(problem, block_size):
+    assert_allclose(draw_class_start(problem, block_size).M, draw_class_start(problem).M, atol=1e-14)
+
+
+def test_random_start_draws_what_the_paper_draws(problem, monkeypatch):
+    monkeypatch.setattr(start_module, "CHUNK", 7)
+    d = problem.X.shape[1]
+    atoms = random_start(problem.subspace, d, problem.atom_classes, np.random.default_rng(3))
+    rng = np.random.default_rng(3)
+    B, W, A = (unit(rng.random((25, width))) for width in (d, 3, 25))
+    assert_allclose(atoms.B, unit(problem.subspace.reduce(B)))
+    assert_allclose(atoms.W, W)
+    # A keeps what lies in the span of the classes' atoms.
+    ownership = unit((problem.atom_classes == np.arange(3)[:, None]).astype(float))
+    assert_allclose(
+        expand_code_transform(atoms.A, problem.atom_classes), unit(A @ ownership.T @ ownership), atol=1e-14
+    )
+
+
+def test_most_of_a_random_atom_survives_in_the_subspace(rng):
+    problem = make_problem([5] * 38, 1024, 380)
+    B = unit(rng.random((380, 1024)))
+    kept = np.linalg.norm(problem.subspace.reduce(B), axis=1)
+    assert 0.85 < kept.mean() < 0.95
+
+
+def test_given_arrays_are_projected_and_normalised(problem, rng):
+    d = problem.X.shape[1]
+    arrays = rng.random((25, d)), rng.random((25, 3)), rng.random((25, 25))
+    atoms = array_start(arrays, problem.subspace, d, problem.atom_classes)
+    assert_allclose(atoms.B, unit(problem.subspace.reduce(arrays[0])))
+    for part in (atoms.B, atoms.W, atoms.A):
+        assert_allclose(np.linalg.norm(part, axis=1), 1.0)
+
+
+def test_given_arrays_must_be_finite(problem):
+    d = problem.X.shape[1]
+    W = np.ones((25, 3))
+    W[2, 1] = np.nan
+    with pytest.raises(ValueError, match="W has NaN or infinite entries"):
+        array_start((np.ones((25, d)), W, np.ones((25, 25))), problem.subspace, d, problem.atom_classes)

@@ -1,0 +1,69 @@
+"""The linear algebra that the array standard lacks, on NumPy and on arrays that keep to the standard."""
+
+import array_api_strict
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ledl import arrays
+
+
+@pytest.fixture(params=["numpy", "strict"])
+def xp(request):
+    return np if request.param == "numpy" else array_api_strict
+
+
+@pytest.fixture(params=[(), (3,), (2, 3)], ids=str)
+def problems(request):
+    return request.param
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 150])
+def test_cholesky_solve(xp, problems, size, rng):
+    A = rng.standard_normal((*problems, size, size + 3))
+    gram = A @ A.mT + np.eye(size)
+    rhs = rng.standard_normal((*problems, 4, size))
+    factor = arrays.cholesky(xp.asarray(gram.copy()))
+    solution = np.asarray(arrays.cholesky_solve(factor, xp.asarray(rhs.copy())))
+    assert_allclose(solution @ gram, rhs, atol=1e-9)
+
+
+def test_class_sums_and_take_rows(xp, problems, rng):
+    values = rng.standard_normal((*problems, 9, 4))
+    table = rng.standard_normal((*problems, 5, 4))
+    for labels in (rng.integers(5, size=9), rng.integers(5, size=(*problems, 9))):
+        one_hot = (labels[..., None] == np.arange(5)).astype(float)
+        sums = arrays.class_sums(xp.asarray(values), xp.asarray(labels), 5)
+        assert_allclose(np.asarray(sums), one_hot.mT @ values)
+        rows = arrays.take_rows(xp.asarray(table), xp.asarray(labels))
+        assert_allclose(np.asarray(rows), one_hot @ table)
+
+
+def test_a_table_for_all_problems(xp, rng):
+    table, labels = rng.standard_normal((5, 4)), rng.integers(5, size=(3, 9))
+    assert_array_equal(np.asarray(arrays.take_rows(xp.asarray(table), xp.asarray(labels))), table[labels])
+
+
+def test_add_to_diagonal(xp, problems, rng):
+    matrix, value = rng.standard_normal((*problems, 4, 4)), rng.standard_normal((*problems, 1, 1))
+    result = arrays.add_to_diagonal(xp.asarray(matrix.copy()), xp.asarray(value))
+    assert_allclose(np.asarray(result), matrix + value * np.eye(4))
+
+
+def test_inner_is_accumulated_in_float64(xp):
+    ones = xp.ones((1000, 1000), dtype=xp.float32)
+    tiny = ones * 1e-4
+    assert float(arrays.inner(ones, tiny)) == pytest.approx(100.0, rel=1e-6)
+    assert arrays.squared_norm(ones).dtype == xp.float64
+
+
+def test_unit_rows_leave_zero_rows(xp):
+    rows = arrays.unit_rows(xp.asarray([[3.0, 4.0], [0.0, 0.0]]))
+    assert_array_equal(np.asarray(rows), [[0.6, 0.8], [0.0, 0.0]])
+
+
+def test_row_factorization(xp, rng):
+    X = rng.standard_normal((4, 9))
+    R, basis = arrays.row_factorization(xp.asarray(X.copy()))
+    assert_allclose(np.asarray(R) @ np.asarray(basis), X, atol=1e-12)
+    assert_allclose(np.asarray(basis) @ np.asarray(basis).T, np.eye(4), atol=1e-12)
