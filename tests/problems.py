@@ -34,12 +34,16 @@ class Problem(NamedTuple):
     def solve(self, block_size=None, **options):
         return solve(self.blocks(block_size), self.start, code_scale=self.code_scale, **options)
 
-    def oracle(self, start=None, **options):
-        """The last (B, W, A, C, Z, L) of the paper's algorithm from the same start, as rows."""
+    def oracle_iterations(self, start=None, **options):
+        """(B, W, A, C, Z, L) after every iteration of the paper's algorithm, columns and all."""
         atoms = start or self.start
         B, W = self.subspace.expand(atoms.B), atoms.W
         A = expand_code_transform(atoms.A, self.atom_classes)
-        *_, last = reference.ledl(self.X.T, self.labels, self.atom_classes, B.T, W.T, A.T, **options)
+        return reference.ledl(self.X.T, self.labels, self.atom_classes, B.T, W.T, A.T, **options)
+
+    def oracle(self, start=None, **options):
+        """The last of them, as rows."""
+        *_, last = self.oracle_iterations(start, **options)
         return [array.T for array in last]
 
 

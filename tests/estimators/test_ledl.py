@@ -161,7 +161,7 @@ def test_string_labels_and_two_classes(digits):
 
 
 def test_pandas_in_and_out(digits):
-    X, y, new, _ = digits
+    X, y = digits[:2]
     frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
     model = LEDLClassifier(**QUICK).set_output(transform="pandas").fit(frame, pd.Series(y))
     assert_array_equal(model.feature_names_in_, frame.columns)

@@ -96,18 +96,7 @@ def test_history_agrees_with_oracle(shape):
     run = problem.solve(max_iter=25, **WEIGHTS)
     H = reference.one_hot_columns(problem.labels, problem.start.n_classes)
     Q = reference.label_consistency_targets(problem.labels, problem.atom_classes)
-    atoms = problem.start
-    A = expand_code_transform(atoms.A, problem.atom_classes)
-    states = reference.ledl(
-        problem.X.T,
-        problem.labels,
-        problem.atom_classes,
-        problem.subspace.expand(atoms.B).T,
-        atoms.W.T,
-        A.T,
-        n_iter=25,
-        **WEIGHTS,
-    )
+    states = problem.oracle_iterations(n_iter=25, **WEIGHTS)
     previous_Z = 0.0
     for i, (B, W, A, C, Z, L) in enumerate(states):
         expected = reference.augmented_objective(problem.X.T, H, Q, B, W, A, C, Z, L, rho=1.0, **WEIGHTS)

@@ -1,0 +1,59 @@
+"""What compiled loops pay: an outer iteration, and test-time codes, with and without numba.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/compiled.py
+
+At the YaleB shape; medians of five, turn about. "Plain" is what arrays of other libraries get.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from speed import SMALL, our_seconds
+
+from ledl.solvers import compiled
+from ledl.solvers.lasso import active_set_plain, lasso
+from problems import make_problem
+
+
+def seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def main():
+    problem = make_problem(*SMALL[1])
+    find = compiled.find
+    rows = {"compiled": [], "plain": []}
+    with threadpool_limits(1, "blas"):
+        for _ in range(5):
+            for kind, choose in (("compiled", find), ("plain", lambda name, array: None)):
+                compiled.find = choose
+                rows[kind].append(np.median(our_seconds(problem)))
+        compiled.find = find
+        ours, plain = (np.median(rows[kind]) for kind in rows)
+        print(
+            f"outer iteration: compiled {1e3 * ours:.1f} ms, plain {1e3 * plain:.1f} ms, ratio {plain / ours:.2f}"
+        )
+        atoms, X = problem.start.B, problem.coordinates
+        G, rhs, squares = atoms @ atoms.T, X @ atoms.T, np.sum(X**2, axis=1)
+        lasso(G, rhs[:1], squares[:1], 2**-8, 1e-6)
+        ours = np.median([seconds(lambda: lasso(G, rhs, squares, 2**-8, 1e-6)) for _ in range(5)])
+        plain = seconds(
+            lambda: [
+                active_set_plain(G, b, square, 2**-8, 1e-6, 10_000, False)
+                for b, square in zip(rhs, squares, strict=True)
+            ]
+        )
+        print(
+            f"{len(X)} lasso codes: compiled {1e3 * ours:.0f} ms, plain {1e3 * plain:.0f} ms, ratio {plain / ours:.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
