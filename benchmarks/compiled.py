@@ -26,33 +26,32 @@ def seconds(function):
     return time.perf_counter() - start
 
 
+def report(what, ours, plain):
+    print(f"{what}: compiled {1e3 * ours:.1f} ms, plain {1e3 * plain:.1f} ms, ratio {plain / ours:.1f}")
+
+
+def iteration_seconds(problem):
+    """Compiled and plain, turn about."""
+    find, times = compiled.find, []
+    for _ in range(5):
+        for choose in (find, lambda name, array: None):
+            compiled.find = choose
+            times.append(np.median(our_seconds(problem)))
+    compiled.find = find
+    return np.median(times[::2]), np.median(times[1::2])
+
+
 def main():
     problem = make_problem(*SMALL[1])
-    find = compiled.find
-    rows = {"compiled": [], "plain": []}
     with threadpool_limits(1, "blas"):
-        for _ in range(5):
-            for kind, choose in (("compiled", find), ("plain", lambda name, array: None)):
-                compiled.find = choose
-                rows[kind].append(np.median(our_seconds(problem)))
-        compiled.find = find
-        ours, plain = (np.median(rows[kind]) for kind in rows)
-        print(
-            f"outer iteration: compiled {1e3 * ours:.1f} ms, plain {1e3 * plain:.1f} ms, ratio {plain / ours:.2f}"
-        )
+        report("outer iteration", *iteration_seconds(problem))
         atoms, X = problem.start.B, problem.coordinates
         G, rhs, squares = atoms @ atoms.T, X @ atoms.T, np.sum(X**2, axis=1)
-        lasso(G, rhs[:1], squares[:1], 2**-8, 1e-6)
-        ours = np.median([seconds(lambda: lasso(G, rhs, squares, 2**-8, 1e-6)) for _ in range(5)])
-        plain = seconds(
-            lambda: [
-                active_set_plain(G, b, square, 2**-8, 1e-6, 10_000, False)
-                for b, square in zip(rhs, squares, strict=True)
-            ]
-        )
-        print(
-            f"{len(X)} lasso codes: compiled {1e3 * ours:.0f} ms, plain {1e3 * plain:.0f} ms, ratio {plain / ours:.1f}"
-        )
+        lasso(G, rhs[:1], squares[:1], 2**-8, 1e-6)  # compile
+        ours = [seconds(lambda: lasso(G, rhs, squares, 2**-8, 1e-6)) for _ in range(5)]
+        samples = list(zip(rhs, squares, strict=True))
+        plain = seconds(lambda: [active_set_plain(G, *x, 2**-8, 1e-6, 10_000, False) for x in samples])
+        report(f"{len(X)} lasso codes", np.median(ours), plain)
 
 
 if __name__ == "__main__":

@@ -61,9 +61,7 @@ def main(folder):
         accuracies.append(100 * model.score(digits.data[test], digits.target[test]))
     print("LEDL on scikit-learn's digits: 5 training images a class, all others tested, 8 random splits")
     print(f"accuracy  {np.mean(accuracies):.1f} ± {np.std(accuracies, ddof=1):.1f} %")
-    print(
-        f"fit       {np.median(times):.2f} s a split ({times[0]:.1f} s the first, with compiling or loading code)"
-    )
+    print(f"fit       {np.median(times):.2f} s a split ({times[0]:.1f} s the first: it compiles or loads code)")
     print(f"model     {len(model.components_)} atoms, {model.n_iter_} iterations, ended by {model.stopped_by_}")
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in [("convergence", draw_convergence(model)), ("atoms", draw_atoms(model, (8, 8)))]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -115,24 +116,26 @@ class DictionaryClassifier(
         """A copy with samples of norm 1, if so asked; a zero sample stays zero."""
         return normalize(X) if self.normalize else X.copy()
 
-    def _watcher(self, X: Array, y: Array, n_tasks: int) -> Watcher:
-        """What tells scikit-learn's callbacks, if any, of every iteration.
+    @contextmanager
+    def _callbacks(self, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher]:
+        """Tell scikit-learn's callbacks, if any, of the fit and, through what is given, of every iteration.
 
-        It takes a function that makes the fitted attributes of the moment; True asks to stop.
+        What is given takes a function that makes the fitted attributes of the moment; True asks to stop.
         """
         if not hasattr(self, "_skl_callbacks"):
-            return lambda attributes: False
-        context = self._init_callback_context(max_subtasks=n_tasks)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            yield lambda attributes: False
+            return
+        data = {"estimator": self, "X": X, "y": y}
+        fit = self._init_callback_context(max_subtasks=n_iterations)
+        fit.call_on_fit_task_begin(**data)
 
-        def after(attributes: Attributes) -> bool:
-            task = context.subcontext(task_name="iteration")
-            task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            return bool(
-                task.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=attributes)
-            )
+        def after_iteration(attributes: Attributes) -> bool:
+            task = fit.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(**data)
+            return bool(task.call_on_fit_task_end(**data, reconstruction_attributes=attributes))
 
-        return after
+        yield after_iteration
+        fit.call_on_fit_task_end(**data)
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:

@@ -231,8 +231,8 @@ class LEDLClassifier(DictionaryClassifier):
         blocks = InMemoryBlocks(coordinates, labels)
         start = self._start(blocks, subspace, candidates, atom_classes, coordinates.dtype)
         keep = partial(self._attributes, subspace=subspace, atom_classes=atom_classes)
-        watch = self._watcher(X, y, self.max_iter)
-        with threadpool_limits(1 if len(atom_classes) <= SINGLE_THREAD_ATOMS else None, "blas"):
+        n_threads = 1 if len(atom_classes) <= SINGLE_THREAD_ATOMS else None
+        with self._callbacks(X, y, self.max_iter) as watch, threadpool_limits(n_threads, "blas"):
             run = solve(
                 blocks,
                 start,
