@@ -28,17 +28,24 @@ def powers(*exponents):
     return [2.0**e for e in exponents]
 
 
+# What the first study chose.
+WEIGHTS = {"label_weight": powers(0), "code_weight": powers(-11), "alpha": powers(-7)}
+
+# What the other two chose.
+LOOP = {"init": ["class"], "max_iter": [100], "tol": [1e-3]}
+
 STUDIES = {
-    # The three weights, everything else at its default.
+    # The three weights.
     "weights": {
-        "label_weight": powers(-6, -3, 0),
+        "label_weight": powers(-6, -3, 0, 2),
         "code_weight": powers(-14, -11, -8),
-        "alpha": powers(-10, -8, -6, -5, -4, -3),
+        "alpha": powers(-10, -8, -7, -6, -5, -4),
+        **LOOP,
     },
-    # Start and number of iterations, at the default weights.
-    "loop": {"init": ["class", "random"], "max_iter": [10, 30, 100, 300], "tol": [0.0]},
-    # The stopping tolerance.
-    "stop": {"tol": [0.0, 1e-5, 1e-4, 1e-3], "max_iter": [300]},
+    # Start and number of iterations, at the weights chosen.
+    "loop": {**WEIGHTS, "init": ["class", "random"], "max_iter": [10, 30, 100, 300], "tol": [0.0]},
+    # The stopping tolerance, likewise.
+    "stop": {**WEIGHTS, "tol": [1e-5, 1e-4, 1e-3, 1e-2], "max_iter": [300]},
 }
 
 
@@ -84,11 +91,12 @@ def main():
         for (name, _, settings), (right, total, n_iter) in zip(cells, results, strict=True)
     ]
     frame = pd.DataFrame(rows)
-    by_dataset = frame.pivot_table(index=list(grid), columns="dataset", values="accuracy", sort=False)
+    varied = [name for name, values in grid.items() if len(values) > 1]
+    by_dataset = frame.pivot_table(index=varied, columns="dataset", values="accuracy", sort=False)
     by_dataset = by_dataset[options.datasets]
     by_dataset["mean loss"] = (by_dataset.max() - by_dataset).mean(axis=1)
-    by_dataset["iterations"] = frame.groupby(list(grid))["iterations"].mean()
-    print(by_dataset.sort_values("mean loss").round(1).to_string())
+    by_dataset["iterations"] = frame.groupby(varied)["iterations"].mean()
+    print(by_dataset.sort_values("mean loss").round(1).reset_index().to_string(index=False))
 
 
 if __name__ == "__main__":
