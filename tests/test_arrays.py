@@ -67,3 +67,26 @@ def test_row_factorization(xp, rng):
     R, basis = arrays.row_factorization(xp.asarray(X.copy()))
     assert_allclose(np.asarray(R) @ np.asarray(basis), X, atol=1e-12)
     assert_allclose(np.asarray(basis) @ np.asarray(basis).T, np.eye(4), atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_add_product(xp, problems, order, sign, rng):
+    out, a = rng.standard_normal((*problems, 4, 5)), rng.standard_normal((*problems, 4, 12))
+    b = rng.standard_normal((*problems, 6, 5))
+    b_turned = np.ascontiguousarray(b.mT)
+    left, right = xp.asarray(a)[..., 3:9], xp.asarray(b) if order == "C" else xp.asarray(b_turned).mT
+    result = arrays.add_product(xp.asarray(out.copy()), left, right, sign)
+    assert_allclose(np.asarray(result), out + sign * a[..., 3:9] @ b, atol=1e-13)
+
+
+def test_add_product_overwrites_a_numpy_array(rng):
+    out, a, b = rng.standard_normal((4, 5)), rng.standard_normal((4, 6)), rng.standard_normal((6, 5))
+    expected = out + a @ b
+    assert arrays.add_product(out, a, b) is out
+    assert_allclose(out, expected)
+
+
+def test_a_matrix_that_is_not_positive_definite(xp):
+    with pytest.raises(np.linalg.LinAlgError):
+        arrays.cholesky(xp.asarray(-np.eye(3)))

@@ -7,7 +7,7 @@ independent problems throughout: an operation on ``(..., n, r)`` works on each `
 
 from __future__ import annotations
 
-from itertools import count
+from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,6 +60,28 @@ def add_to_diagonal(matrix: Array, value: Array) -> Array:
     return matrix + value * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
+@cache
+def _routines(dtype: str) -> tuple[Any, Any, Any]:
+    """BLAS's gemm, LAPACK's potrf and trtri for a type; looking them up costs as much as a small product."""
+    (gemm,) = scipy.linalg.get_blas_funcs(("gemm",), dtype=np.dtype(dtype))
+    potrf, trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), dtype=np.dtype(dtype))
+    return gemm, potrf, trtri
+
+
+def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
+    """``out + sign a b``; a NumPy `out`, C-ordered, is overwritten, and no product is stored on the way."""
+    if not is_numpy(out):
+        return out + sign * (a @ b)
+    gemm, _, _ = _routines(out.dtype.char)
+    for index in np.ndindex(out.shape[:-2]):
+        # BLAS wants columns: out' + sign b'a', where the transpose of a C-ordered array is one already.
+        left, right = b[index].T, a[index].T
+        turned = not left.flags.f_contiguous
+        left = left.T if turned else left
+        gemm(sign, left, right, beta=1.0, c=out[index].T, trans_a=turned, overwrite_c=True)
+    return out
+
+
 class Cholesky(NamedTuple):
     """The upper factor U of gram = U'U (NumPy: and the inverses of its diagonal blocks)."""
 
@@ -75,19 +97,18 @@ def cholesky(gram: Array) -> Cholesky:
     """Factor of positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten."""
     if not is_numpy(gram):
         return Cholesky(namespace(gram).linalg.cholesky(gram, upper=True), [])
-    for one in gram.reshape(-1, *gram.shape[-2:]):
+    _, factorise, invert = _routines(gram.dtype.char)
+    K = gram.shape[-1]
+    blocks = [slice(i, min(i + TRIANGLE_BLOCK, K)) for i in range(0, K, TRIANGLE_BLOCK)]
+    inverses = [np.empty_like(gram[..., block, block]) for block in blocks]
+    for index in np.ndindex(gram.shape[:-2]):
         # The transpose of a symmetric C-ordered matrix is itself, in LAPACK's order: no copy.
-        scipy.linalg.cho_factor(one.T, lower=True, overwrite_a=True, check_finite=False)
-    blocks = [slice(i, i + TRIANGLE_BLOCK) for i in range(0, gram.shape[-1], TRIANGLE_BLOCK)]
-    return Cholesky(gram, [_invert_upper(gram[..., block, block]) for block in blocks])
-
-
-def _invert_upper(triangles: Array) -> Array:
-    (invert,) = scipy.linalg.get_lapack_funcs(("trtri",), (triangles,))
-    inverses = np.empty_like(triangles)
-    for index in np.ndindex(triangles.shape[:-2]):
-        inverses[index] = np.triu(invert(triangles[index], lower=0)[0])
-    return inverses
+        _, failed = factorise(gram[index].T, lower=1, clean=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
+        for block, inverse in zip(blocks, inverses, strict=True):
+            inverse[index] = invert(gram[index][block, block], lower=0)[0]
+    return Cholesky(gram, inverses)
 
 
 def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
@@ -100,14 +121,16 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
     if not inverses:
         xp = namespace(rhs)
         return xp.linalg.solve(U, xp.linalg.solve(U.mT, rhs.mT)).mT
-    size = inverses[0].shape[-1]
-    blocks = [slice(i, i + inverse.shape[-1]) for i, inverse in zip(count(0, size), inverses)]
-    for now, inverse in zip(blocks, inverses, strict=True):
-        rest = rhs[..., now] - rhs[..., : now.start] @ U[..., : now.start, now]
-        rhs[..., now] = rest @ inverse
-    for now, inverse in zip(reversed(blocks), reversed(inverses), strict=True):
-        rest = rhs[..., now] - rhs[..., now.stop :] @ U[..., now, now.stop :].mT
-        rhs[..., now] = rest @ inverse.mT
+    K = rhs.shape[-1]
+    blocks = [(i, min(i + TRIANGLE_BLOCK, K)) for i in range(0, K, TRIANGLE_BLOCK)]
+    for (i, j), inverse in zip(blocks, inverses, strict=True):
+        if i > 0:
+            rhs[..., i:j] -= rhs[..., :i] @ U[..., :i, i:j]
+        rhs[..., i:j] = rhs[..., i:j] @ inverse
+    for (i, j), inverse in zip(reversed(blocks), reversed(inverses), strict=True):
+        if j < K:
+            rhs[..., i:j] -= rhs[..., j:] @ U[..., i:j, j:].mT
+        rhs[..., i:j] = rhs[..., i:j] @ inverse.mT
     return rhs
 
 

@@ -1,95 +1,128 @@
-"""The sweep against its definition."""
+"""The sweep against its definition, in both forms of the atoms' equations."""
 
-import itertools
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from ledl.solvers import compiled
-from ledl.solvers.atoms import sweep
+from ledl.solvers.atoms import Factors, Sums, sweep
 from problems import unit
+
+BOUNDS = (0, 9, 13, 16)
+RADII = np.array([1.0, 0.3, 1e-3])
+PARTS = list(pairwise(BOUNDS))
+
+
+class Fit(NamedTuple):
+    """Codes, targets, and atoms with three parts on their spheres."""
+
+    C: np.ndarray
+    T: np.ndarray
+    M: np.ndarray
+
+    def squares(self, M):
+        E = (self.T - self.C @ M) ** 2
+        return np.array([E[:, i:j].sum() for i, j in PARTS])
+
+    def equations(self, form=Sums):
+        factors = Factors(self.C, self.T - self.C @ self.M)
+        return factors.sums() if form is Sums else factors
+
+    def sweep(self, form=Sums):
+        norms = np.array([np.linalg.norm(self.T[:, i:j]) for i, j in PARTS])
+        return sweep(self.equations(form), self.M, BOUNDS, RADII, norms)
+
+
+def on_spheres(rows):
+    parts = [radius * unit(rows[..., i:j]) for (i, j), radius in zip(PARTS, RADII, strict=True)]
+    return np.concatenate(parts, axis=-1)
 
 
 @pytest.fixture(params=[7, 60], ids="{} atoms".format)
 def fit(request, rng):
-    """Codes, targets and atoms with three parts, and what a sweep takes."""
-    n, bounds = 40, (0, 9, 13, 16)
-    C, T = rng.standard_normal((n, request.param)), rng.standard_normal((n, 16))
-    parts = list(itertools.pairwise(bounds))
-    M = np.concatenate([unit(rng.standard_normal((request.param, j - i))) for i, j in parts], axis=1)
-    norms = np.array([np.linalg.norm(T[:, i:j]) for i, j in parts])
-    return C, T, M, bounds, norms
+    C, T = rng.standard_normal((40, request.param)), rng.standard_normal((40, 16))
+    return Fit(C, T, on_spheres(rng.standard_normal((request.param, 16))))
 
 
-def squares(C, T, M, bounds):
-    E = (T - C @ M) ** 2
-    return np.array([E[:, i:j].sum() for i, j in itertools.pairwise(bounds)])
+@pytest.fixture(params=[Sums, Factors])
+def form(request):
+    return request.param
 
 
-def test_each_part_is_optimal_on_its_sphere_right_after_its_update(fit, rng):
-    C, T, M, bounds, norms = fit
-    new, _ = sweep(C.T @ C, C.T @ (T - C @ M), M, bounds, norms)
+def test_sweep_is_the_one_by_one_update(fit, form):
+    C, T, M = fit
+    expected = M.copy()
     for k in range(len(M)):
-        then = np.concatenate([new[: k + 1], M[k + 1 :]])  # earlier atoms new, later ones old
-        best = squares(C, T, then, bounds)
-        for j, (start, stop) in enumerate(itertools.pairwise(bounds)):
-            for scale in (1e-3, 0.1, 10.0):
-                moved = then.copy()
-                step = scale * rng.standard_normal(stop - start)
-                moved[k, start:stop] = unit(moved[k, start:stop] + step)
-                assert squares(C, T, moved, bounds)[j] >= best[j] - 1e-9
+        others = np.delete(np.arange(len(M)), k)
+        expected[k] = on_spheres(C[:, k] @ (T - C[:, others] @ expected[others]))
+    np.testing.assert_allclose(fit.sweep(form)[0], expected, atol=1e-11)
 
 
-def test_sweep_never_raises_the_fit_and_says_by_how_much_it_falls(fit):
-    C, T, M, bounds, norms = fit
+def test_each_part_is_optimal_on_its_sphere_right_after_its_update(fit, form, rng):
+    new, _ = fit.sweep(form)
+    for k in range(len(new)):
+        then = np.concatenate([new[: k + 1], fit.M[k + 1 :]])  # earlier atoms new, later ones old
+        best = fit.squares(then)
+        for scale in (1e-3, 0.1, 10.0):
+            moved = then.copy()
+            moved[k] = on_spheres(on_spheres(moved[k]) + scale * RADII.max() * rng.standard_normal(16))
+            for j, (start, stop) in enumerate(PARTS):
+                only = then.copy()
+                only[k, start:stop] = moved[k, start:stop]
+                assert fit.squares(only)[j] >= best[j] - 1e-9
+
+
+def test_sweep_never_raises_the_fit_and_says_by_how_much_it_falls(fit, form):
     for _ in range(20):
-        before = squares(C, T, M, bounds)
-        M, decrease = sweep(C.T @ C, C.T @ (T - C @ M), M, bounds, norms)
+        before = fit.squares(fit.M)
+        M, decrease = fit.sweep(form)
         assert (decrease > -1e-9).all()
-        np.testing.assert_allclose(before - squares(C, T, M, bounds), decrease, atol=1e-8)
+        np.testing.assert_allclose(before - fit.squares(M), decrease, atol=1e-8)
+        fit = fit._replace(M=M)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_compiled_sweep_is_the_plain_one(fit, dtype, monkeypatch):
-    C, T, M, bounds, norms = fit
-    arrays = [x.astype(dtype) for x in (C.T @ C, C.T @ (T - C @ M), M)]
-    ours = sweep(*arrays, bounds, norms)
+def test_compiled_sweep_is_the_plain_one(fit, form, dtype, monkeypatch):
+    fit = Fit(*(array.astype(dtype) for array in fit))
+    ours = fit.sweep(form)
     monkeypatch.setattr(compiled, "find", lambda name, array: None)
-    plain = sweep(*arrays, bounds, norms)
+    plain = fit.sweep(form)
     assert ours[0].dtype == plain[0].dtype == dtype
+    assert ours[1].dtype == plain[1].dtype == np.float64
     tol = 1e-12 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(ours[0], plain[0], atol=tol)
     np.testing.assert_allclose(ours[1], plain[1], rtol=tol, atol=tol)
 
 
-def test_sweep_is_the_one_by_one_update(fit):
-    C, T, M, bounds, norms = fit
-    new, _ = sweep(C.T @ C, C.T @ (T - C @ M), M, bounds, norms)
-    expected = M.copy()
-    for k in range(len(M)):
-        others = np.delete(np.arange(len(M)), k)
-        numerator = C[:, k] @ (T - C[:, others] @ expected[others])
-        for start, stop in itertools.pairwise(bounds):
-            expected[k, start:stop] = unit(numerator[start:stop])
-    np.testing.assert_allclose(new, expected, atol=1e-11)
-
-
-def test_an_unused_atom_keeps_its_value(fit, monkeypatch):
-    C, T, M, bounds, norms = fit
-    C = C.copy()
+def test_an_unused_atom_keeps_its_value(fit, form, monkeypatch):
+    C = fit.C.copy()
     C[:, 2] = 0
+    fit = fit._replace(C=C)
     for find in (compiled.find, lambda name, array: None):
         monkeypatch.setattr(compiled, "find", find)
-        new, _ = sweep(C.T @ C, C.T @ (T - C @ M), M, bounds, norms)
-        np.testing.assert_array_equal(new[2], M[2])
+        new, _ = fit.sweep(form)
+        np.testing.assert_array_equal(new[2], fit.M[2])
         assert np.isfinite(new).all()
-        assert not np.allclose(new[3], M[3])
+        assert not np.allclose(new[3], fit.M[3])
 
 
 def test_arguments_are_not_written(fit):
-    C, T, M, bounds, norms = fit
-    arrays = [C.T @ C, C.T @ (T - C @ M), M]
-    copies = [x.copy() for x in arrays]
-    sweep(*arrays, bounds, norms)
-    for x, copy in zip(arrays, copies, strict=True):
+    equations = fit.equations()
+    copies = [x.copy() for x in (equations.G, equations.S, fit.M)]
+    sweep(equations, fit.M, BOUNDS, RADII, np.ones(3))
+    for x, copy in zip((equations.G, equations.S, fit.M), copies, strict=True):
         np.testing.assert_array_equal(x, copy)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 39])
+def test_equations_of_blocks_of_samples_add_up(fit, cut):
+    E = fit.T - fit.C @ fit.M
+    first, second = (Factors(fit.C[part], E[part]) for part in (slice(cut), slice(cut, None)))
+    whole = fit.equations()
+    for total in (first + second, first + second.sums(), first.sums() + second):
+        np.testing.assert_allclose(total.sums().G, whole.G, atol=1e-11)
+        np.testing.assert_allclose(total.sums().S, whole.S, atol=1e-11)
+    fewer_samples_than_atoms = fit.C.shape[0] < fit.C.shape[1]
+    assert isinstance(first + second, Factors if fewer_samples_than_atoms else Sums)

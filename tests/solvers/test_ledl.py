@@ -14,6 +14,7 @@ from ledl.solvers.ledl import (
     DualStep,
     begin,
     code_step,
+    fit_of_codes,
     make_coder,
     shrink_plain,
     solve,
@@ -86,7 +87,7 @@ def test_an_atom_that_nobody_uses_stays_as_it_is(n_atoms):
     weights = WEIGHTS | {"lam": 0.0, "omega": 0.0}
     run = problem.solve(max_iter=30, **weights)
     assert_same_model(problem, run.state, problem.oracle(n_iter=30, **weights))
-    np.testing.assert_array_equal(run.state.M[3], start.M[3])
+    np.testing.assert_allclose(run.state.M[3], start.M[3], rtol=1e-15)
     assert np.isfinite(run.state.M).all()
 
 
@@ -137,11 +138,28 @@ def one_code_step(request, rng):
 def test_C_solves_the_normal_equations(one_code_step):
     block, coder, codes, rho, _ = one_code_step
     T = np.concatenate([block.X, coder.problem.label_targets[block.labels]], axis=1)
-    M, w = coder.atoms.M, coder.problem.roots**2
-    gradient = ((codes.C @ M - T) * w) @ M.T + block.L + rho * (codes.C - block.Z)
+    M = coder.atoms.M
+    gradient = (codes.C @ M - T) @ M.T + block.L + rho * (codes.C - block.Z)
     assert np.abs(gradient).max() < 1e-12
     if codes.E is not None:
         np.testing.assert_allclose(codes.E, T - codes.C @ M, atol=1e-12)
+
+
+def test_weights_are_in_targets_and_atoms(one_code_step):
+    """|T - C M|^2 by parts is |X - C B|^2, lam |H - C W|^2 and omega |Q - C A|^2, Q being the full target."""
+    block, coder, codes, _, _ = one_code_step
+    atoms = coder.problem.unweigh(coder.atoms)
+    c, K = atoms.n_classes, len(atoms.M)
+    atom_classes = np.repeat(np.arange(c), K // c)
+    H = np.eye(c)[block.labels]
+    Q = (block.labels[:, None] == atom_classes).astype(float)
+    A = expand_code_transform(atoms.A, atom_classes)
+    expected = [
+        np.sum((block.X - codes.C @ atoms.B) ** 2),
+        WEIGHTS["lam"] * np.sum((H - codes.C @ atoms.W) ** 2),
+        WEIGHTS["omega"] * np.sum((Q - codes.C @ A) ** 2),
+    ]
+    np.testing.assert_allclose(fit_of_codes(block, codes.C, coder.problem, coder.atoms), expected)
 
 
 def test_Z_is_the_prox_by_brute_force(one_code_step, rng):
@@ -166,7 +184,7 @@ def test_L_is_a_dual_step(one_code_step):
 
 def test_compiled_shrink_is_the_plain_one(one_code_step):
     block, coder, codes, _, theta = one_code_step
-    arguments = (codes.C, block.Z, block.L, coder.problem.weights, theta)
+    arguments = (codes.C, block.Z, block.L, coder.problem.epsilon, coder.problem.rho, theta)
     for ours, plain in zip(compiled.find("shrink", codes.C)(*arguments), shrink_plain(*arguments), strict=True):
         np.testing.assert_allclose(ours, plain, rtol=1e-13, atol=1e-15)
 

@@ -1,43 +1,106 @@
 """The normalised block Gauss-Seidel sweep over atoms: the one update of B, W and A.
 
-Atoms are rows m_k of M, and an atom has parts: groups of columns, each of norm 1. With the
-codes fixed, G = C'C and S = C'(T - C M), atom k is updated in turn, all earlier ones being new,
+Atoms are rows m_k of M, and an atom has parts: groups of columns, each of a given norm, its radius. With
+the codes C fixed and E = T - C M, atom k is updated in turn, all earlier ones being new:
 
-    m_k <- unit, part by part, of   C_k'T - sum_{p != k} G_kp m_p
+    m_k <- scaled to its radii, part by part,   C_k'T - sum_{p != k} G_kp m_p,      G = C'C
 
-which minimises |T - C M|^2 over each part of m_k on its sphere. Writing D for the change of
-the atoms so far, the numerator is S_k + G_kk m_k - sum_{p < k} G_kp D_p. Blocks of atoms make
-the sum over earlier blocks one matrix product; only the sum inside a block is sequential.
+which minimises |T - C M|^2 over each part of m_k on its sphere. Writing D for the change of the atoms so
+far, the numerator is S_k + G_kk m_k - sum_{p < k} G_kp D_p with S = C'E. Blocks of atoms make the sum over
+earlier blocks a matrix product; only the sum inside a block is sequential.
 """
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
-from ledl.arrays import Array, namespace
+from ledl.arrays import Array, add_product, namespace
 from ledl.solvers import compiled
 
 # Big enough for the products between blocks to run at BLAS speed, small enough for the
-# sequential part (K * BLOCK * q flops of K^2 q in all) not to dominate.
+# sequential part (K * BLOCK * q flops) not to dominate.
 BLOCK = 48
 
 # A numerator below this share of its target's norm is an atom that nobody uses: it stays.
 UNUSED = 1e-12
 
 
-def sweep(G: Array, S: Array, M: Array, bounds: tuple[int, ...], target_norms: Array) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class Sums:
+    """G (..., K, K) and S (..., K, q) themselves."""
+
+    G: Array
+    S: Array
+
+    def of_block(self, rows: slice, D: Array) -> tuple[Array, Array]:
+        """S of a block of atoms, corrected for the change D of those before, and its own part of G."""
+        earlier = self.G[..., rows, : rows.start] @ D[..., : rows.start, :]
+        return self.S[..., rows, :] - earlier, self.G[..., rows, rows]
+
+    def moved(self, rows: slice, D: Array) -> Sums:
+        """The equations for the blocks to come, once this one has changed."""
+        return self
+
+    def sums(self) -> Sums:
+        """G and S themselves."""
+        return self
+
+    def __add__(self, other: Equations) -> Sums:
+        summed = other.sums()
+        return Sums(self.G + summed.G, self.S + summed.S)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """C (..., n, K) and E (..., n, q): smaller than their products while samples are fewer than atoms.
+
+    A sweep keeps E = T - C M up to date with the atoms; a NumPy E is overwritten.
+    """
+
+    C: Array
+    E: Array
+
+    def of_block(self, rows: slice, D: Array) -> tuple[Array, Array]:
+        C = self.C[..., rows]
+        return C.mT @ self.E, C.mT @ C
+
+    def moved(self, rows: slice, D: Array) -> Factors:
+        return Factors(self.C, add_product(self.E, self.C[..., rows], D[..., rows, :], -1.0))
+
+    def sums(self) -> Sums:
+        return Sums(self.C.mT @ self.C, self.C.mT @ self.E)
+
+    def __add__(self, other: Equations) -> Equations:
+        if isinstance(other, Factors):
+            xp = namespace(self.C)
+            n, K = self.C.shape[-2] + other.C.shape[-2], self.C.shape[-1]
+            if n < K:
+                both = [xp.concat(pair, axis=-2) for pair in ((self.C, other.C), (self.E, other.E))]
+                return Factors(*both)
+        return self.sums() + other
+
+
+# The atoms' equations, G = C'C and S = C'E, in one form or the other; those of blocks of samples add up.
+Equations: TypeAlias = Sums | Factors
+
+
+def sweep(
+    equations: Equations, M: Array, bounds: tuple[int, ...], radii: Array, target_norms: Array
+) -> tuple[Array, Array]:
     """One sweep over all atoms.
 
     Parameters
     ----------
-    G : (..., K, K)
-        C'C.
-    S : (..., K, q)
-        C'(T - C M), at the given M.
+    equations : Sums or Factors
+        At the given M. `Factors` are used up.
     M : (..., K, q)
-        Atoms as rows, each part of norm 1.
+        Atoms as rows, each part on its sphere.
     bounds : tuple of int
         Columns where the parts begin, and q: part j is ``bounds[j]:bounds[j + 1]``.
+    radii : (..., n_parts)
+        Norms of the parts of an atom.
     target_norms : (..., n_parts)
         Norms of the parts of T.
 
@@ -50,40 +113,50 @@ def sweep(G: Array, S: Array, M: Array, bounds: tuple[int, ...], target_norms: A
     """
     xp = namespace(M)
     update_block = compiled.find("update_block", M) or update_block_plain
-    M = xp.asarray(M, copy=True)
-    D = xp.zeros_like(M)
+    M, D = xp.asarray(M, copy=True), xp.zeros_like(M)
     shape = (*M.shape[:-2], len(bounds) - 1)
-    floors = xp.asarray(xp.broadcast_to(UNUSED * target_norms, shape), copy=True)
-    decrease = xp.zeros_like(floors)
-    for first in range(0, M.shape[-2], BLOCK):
-        rows = slice(first, min(first + BLOCK, M.shape[-2]))
-        S_rows = S[..., rows, :] - G[..., rows, :first] @ D[..., :first, :]
-        decrease += update_block(G, S_rows, M, D, first, bounds, floors)
+    decrease = xp.zeros(shape, dtype=xp.float64)
+    floors, radii = (xp.broadcast_to(x, shape) for x in (UNUSED * target_norms, radii))
+    K = M.shape[-2]
+    for first in range(0, K, BLOCK):
+        rows = slice(first, min(first + BLOCK, K))
+        S, G = equations.of_block(rows, D)
+        decrease += update_block(G, S, M, D, first, bounds, radii, floors)
+        if rows.stop < K:
+            equations = equations.moved(rows, D)
     return M, decrease
 
 
 def update_block_plain(
-    G: Array, S: Array, M: Array, D: Array, first: int, bounds: tuple[int, ...], floors: Array
+    G: Array,
+    S: Array,
+    M: Array,
+    D: Array,
+    first: int,
+    bounds: tuple[int, ...],
+    radii: Array,
+    floors: Array,
 ) -> Array:
     """Atoms `first`, `first` + 1, ... in turn; M and their change D in place.
 
-    S has the rows of the block only, corrected for the atoms before it.
+    G and S are the block's own. Returns the decrease of |T - C M|^2 by parts.
     """
     xp = namespace(M)
-    decrease = xp.zeros_like(floors)
+    decrease = xp.zeros(floors.shape, dtype=xp.float64)
     for i in range(S.shape[-2]):
         k = first + i
-        earlier = G[..., k : k + 1, first:k] @ D[..., first:k, :]
-        numerator = S[..., i, :] + G[..., k, k][..., None] * M[..., k, :] - earlier[..., 0, :]
-        for j, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        earlier = G[..., i : i + 1, :i] @ D[..., first:k, :]
+        numerator = S[..., i, :] + G[..., i, i][..., None] * M[..., k, :] - earlier[..., 0, :]
+        for j, (start, stop) in enumerate(pairwise(bounds)):
             part = numerator[..., start:stop]
             norm = xp.linalg.vector_norm(part, axis=-1, keepdims=True)
             used = norm > floors[..., j : j + 1]
             old = M[..., k, start:stop]
-            new = xp.where(used, part / xp.where(used, norm, xp.ones_like(norm)), old)
+            scale = radii[..., j : j + 1] / xp.where(used, norm, xp.ones_like(norm))
+            new = xp.where(used, part * scale, old)
             change = new - old
             D[..., k, start:stop] = change
             M[..., k, start:stop] = new
             # On the sphere, |T - C M|^2 is -2 <numerator, m_k> and a constant.
-            decrease[..., j] += 2 * xp.sum(xp.astype(part * change, floors.dtype), axis=-1)
+            decrease[..., j] += 2 * xp.sum(xp.astype(part * change, xp.float64), axis=-1)
     return decrease

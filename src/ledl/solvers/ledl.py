@@ -1,15 +1,19 @@
 """Label embedded dictionary learning: the paper's Algorithm 3 in its exact reduced form.
 
 Samples and atoms are rows here and columns in the paper: every matrix is the transpose of the
-paper's. With the reduced targets T = [X, H, H diag(sqrt(m_j))], weights (1, lam, omega) on their
-three groups of columns, and atoms M = [B, W, A] (`ledl.subspace` and `ledl.targets` say why X and
-A need few columns), LEDL minimises
+paper's. LEDL minimises
 
-    |X - S B|^2 + lam |H - S W|^2 + omega |Q - S A|^2 + 2 epsilon |S|_1                          (1)
+    |X - S B|^2 + lam |H - S W|^2 + omega |Q - S A|^2 + 2 epsilon |S|_1                           (1)
 
-over codes S and over atoms whose three parts have norm 1. One iteration is
+over codes S and over B, W and A with rows of norm 1. `ledl.subspace` and `ledl.targets` say why X and A
+need few columns. The weights go into the arrays: with
 
-    C = argmin |T - C M|_w^2 + 2 <L, C - Z> + rho |C - Z|^2                  `code_step`
+    T = [X, sqrt(lam) H, sqrt(omega) H diag(sqrt(m_j))]   and   M = [B, sqrt(lam) W, sqrt(omega) A]
+
+(1) is |T - S M|^2 + 2 epsilon |S|_1 over atoms whose three parts have norms 1, sqrt(lam) and
+sqrt(omega). One iteration is
+
+    C = argmin |T - C M|^2 + 2 <L, C - Z> + rho |C - Z|^2                    `code_step`
     Z = soft(C + L / rho, epsilon / rho)
     L = L + theta (C - Z), and theta shrinks
     M = a Gauss-Seidel sweep over atoms, from C'C and C'(T - C M)            `statistics`, `atom_step`
@@ -21,12 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from ledl.arrays import (
     Array,
+    Cholesky,
+    add_product,
     add_to_diagonal,
     cholesky,
     cholesky_solve,
@@ -39,7 +46,7 @@ from ledl.arrays import (
 from ledl.blocks import Block, InMemoryBlocks
 from ledl.objective import part_norms
 from ledl.solvers import compiled
-from ledl.solvers.atoms import sweep
+from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
 
 # (1) at Z costs a product with the data, so it is recorded only so often.
@@ -76,26 +83,21 @@ class Atoms(NamedTuple):
         return self.M[..., -2 * self.n_classes :]
 
 
-class Weights(NamedTuple):
-    """The weights of (1) and ADMM's penalty, each (..., 1, 1)."""
-
-    lam: Array
-    omega: Array
-    epsilon: Array
-    rho: Array
-
-    def per_problem(self) -> tuple[Array, Array, Array, Array]:
-        """The same numbers without the two last axes."""
-        lam, omega, epsilon, rho = (weight[..., 0, 0] for weight in self)
-        return lam, omega, epsilon, rho
-
-
 class Problem(NamedTuple):
     """What does not change from iteration to iteration, apart from the samples."""
 
-    weights: Weights
-    label_targets: Array  # (c, 2c): a row of [H, H diag(sqrt(m_j))] for each class
+    epsilon: Array  # (..., 1, 1)
+    rho: Array  # (..., 1, 1)
     roots: Array  # (..., 1, q): square roots of the weights of the columns of T
+    label_targets: Array  # (..., c, 2c): for each class its row of T after X
+
+    def weigh(self, atoms: Atoms) -> Atoms:
+        """M from B, W and A with rows of norm 1."""
+        return atoms._replace(M=atoms.M * self.roots)
+
+    def unweigh(self, atoms: Atoms) -> Atoms:
+        """B, W and A with rows of norm 1 from M."""
+        return atoms._replace(M=atoms.M / self.roots)
 
 
 class DualStep(NamedTuple):
@@ -114,9 +116,8 @@ class Coder(NamedTuple):
 
     problem: Problem
     atoms: Atoms
-    weighted: Array  # M times the roots of the weights
     theta: float
-    factor: Array  # Cholesky factor, (..., q, q) or (..., K, K): see `make_coder`
+    factor: Cholesky  # of (..., q, q) or (..., K, K): see `make_coder`
 
     @property
     def in_target_space(self) -> bool:
@@ -137,8 +138,7 @@ class Codes(NamedTuple):
 class Statistics(NamedTuple):
     """What a block hands back: sums over its samples."""
 
-    G: Array  # C'C
-    S: Array  # C'(T - C M)
+    equations: Equations  # C'C and C'(T - C M)
     fit: Array  # (..., 3): |T - C M|^2 by parts
     scalars: Array  # (..., 5): |Z|_1, <L, C - Z>, |C - Z|^2, |Z - previous Z|^2, non-zeros of Z
     fit_at_Z: Array  # (..., 3): |T - Z M|^2 by parts, or zero where it was not asked for
@@ -156,7 +156,7 @@ def solve(
     dual_step: DualStep | None = None,
     max_iter: int = 100,
     tol: float = 0.0,
-    callback: Callable[[int, Record, Any], bool] | None = None,
+    callback: Callable[[int, Record, Callable[[], Atoms]], bool] | None = None,
 ) -> Iterations:
     """Algorithm 3 from given atoms; the codes stay in `blocks`.
 
@@ -170,6 +170,8 @@ def solve(
         sqrt(m_j), the scale of the labels in the target of A.
     lam, omega, epsilon, rho : float or (..., 1, 1)
         The weights; with leading axes, each for a problem of its own.
+    callback : callable (iteration, record, atoms) -> bool
+        Called after every iteration, `atoms` being a function that makes the atoms so far. True stops.
 
     Returns
     -------
@@ -186,9 +188,12 @@ def solve(
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
         coder = make_coder(problem, atoms, schedule.at(iteration))
         sums = blocks.map_sum(partial(block_step, coder=coder, active=active, at_Z=at_Z))
-        new, fit = atom_step(sums, atoms, norms)
-        record = describe(sums, fit, problem.weights, n * K, at_Z)
+        new, fit = atom_step(sums, problem, atoms, norms)
+        record = describe(sums, fit, problem, n * K, at_Z)
         return new._replace(M=keep(active, new.M, atoms.M)), record
+
+    def after(iteration: int, record: Record, atoms: Atoms) -> bool:
+        return callback is not None and callback(iteration, record, partial(problem.unweigh, atoms))
 
     run = iterate(
         step,
@@ -197,47 +202,44 @@ def solve(
         problems=tuple(problems),
         max_iter=max_iter,
         tol=tol,
-        callback=callback,
+        callback=after,
     )
     fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
     last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
-    run.history["objective"][last] = objective(fit, l1, problem.weights)
-    return run
+    run.history["objective"][last] = objective(fit, l1, problem)
+    return run._replace(state=problem.unweigh(run.state))
 
 
 def make_problem(
     start: Atoms, code_scale: Array, lam: Array, omega: Array, epsilon: Array, rho: Array
 ) -> tuple[Problem, Atoms]:
-    """Weights as arrays of the atoms' type, and the start with an axis for each of theirs."""
+    """The problem of given weights, and the start with an axis for each of theirs, weighed.
+
+    A zero weight becomes the smallest one whose root can be squared: too small for codes to see,
+    while the part is still learnt, as a read-out.
+    """
     xp, dtype = namespace(start.M), start.M.dtype
+    invisible = float(xp.finfo(dtype).smallest_normal) ** 0.5
 
     def as_weight(value: Array) -> Array:
         value = xp.asarray(value, dtype=dtype)
         return value if value.ndim else value[None, None]
 
-    weights = Weights(*map(as_weight, (lam, omega, epsilon, rho)))
-    scale = xp.asarray(code_scale, dtype=dtype)
-    identity = xp.eye(start.n_classes, dtype=dtype)
-    label_targets = xp.concat([identity, identity * scale], axis=-1)
-    shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in weights)]
-    shape = (*np.broadcast_shapes(*shapes), *start.M.shape[-2:])
-    start = start._replace(M=xp.asarray(xp.broadcast_to(start.M, shape), copy=True))
-    return Problem(weights, label_targets, column_roots(start, weights)), start
+    lam, omega, epsilon, rho = (as_weight(value) for value in (lam, omega, epsilon, rho))
+    shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in (lam, omega, epsilon, rho))]
+    problems = np.broadcast_shapes(*shapes)
 
+    def root_of(weight: Array, width: int) -> Array:
+        weight = xp.maximum(weight, xp.asarray(invisible, dtype=dtype))
+        return xp.broadcast_to(xp.sqrt(weight), (*problems, 1, width))
 
-def column_roots(atoms: Atoms, weights: Weights) -> Array:
-    """Square roots of the weights 1, lam, omega on the columns of T: (..., 1, q).
-
-    A zero weight becomes the smallest one whose root can be squared: too small for codes to
-    see, and dividing by its root still gives back the residual of a part that is only read out.
-    """
-    xp, dtype = namespace(atoms.M), atoms.M.dtype
-    invisible = xp.asarray(xp.finfo(dtype).smallest_normal ** 0.5, dtype=dtype)
-    lam, omega = xp.broadcast_arrays(weights.lam, weights.omega)
-    r, c = atoms.bounds[1], atoms.n_classes
-    columns = [xp.ones((*lam.shape[:-1], r), dtype=dtype)]
-    columns += [xp.broadcast_to(w, (*w.shape[:-1], c)) for w in (lam, omega)]
-    return xp.sqrt(xp.maximum(xp.concat(columns, axis=-1), invisible))
+    c, q = start.n_classes, start.M.shape[-1]
+    ones = xp.ones((1, 1), dtype=dtype)
+    roots = xp.concat([root_of(ones, q - 2 * c), root_of(lam, c), root_of(omega, c)], axis=-1)
+    identity, scale = xp.eye(c, dtype=dtype), xp.asarray(code_scale, dtype=dtype)
+    label_targets = xp.concat([identity, identity * scale], axis=-1) * roots[..., -2 * c :]
+    problem = Problem(epsilon, rho, roots, label_targets)
+    return problem, problem.weigh(start)
 
 
 def begin(problem: Problem, shape: tuple[int, ...], block: Block) -> tuple[Block, tuple[int, Array]]:
@@ -252,13 +254,13 @@ def begin(problem: Problem, shape: tuple[int, ...], block: Block) -> tuple[Block
 def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
     """Factorise once for all samples, in the smaller of two spaces.
 
-    C (M M' + rho I) = T M' + rho V, weights understood, is a K x K system; because
+    C (M M' + rho I) = T M' + rho V is a K x K system; because
     M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', it is as well a q x q one.
     """
-    M = atoms.M * problem.roots
+    M = atoms.M
     K, q = M.shape[-2:]
     gram = M.mT @ M if q < K else M @ M.mT
-    return Coder(problem, atoms, M, theta, cholesky(add_to_diagonal(gram, problem.weights.rho)))
+    return Coder(problem, atoms, theta, cholesky(add_to_diagonal(gram, problem.rho)))
 
 
 def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[Block, Statistics]:
@@ -271,30 +273,35 @@ def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[B
 
 def code_step(block: Block, coder: Coder) -> Codes:
     """One ADMM step on the codes of a block."""
-    rho = coder.problem.weights.rho
+    epsilon, rho = coder.problem.epsilon, coder.problem.rho
     find_codes = codes_in_target_space if coder.in_target_space else codes_in_atom_space
     C, E = find_codes(block, coder, block.Z - block.L / rho)
     shrink = compiled.find("shrink", C) or shrink_plain
-    Z, L, scalars = shrink(C, block.Z, block.L, coder.problem.weights, coder.theta)
+    Z, L, scalars = shrink(C, block.Z, block.L, epsilon, rho, coder.theta)
     return Codes(C, Z, L, scalars, E)
 
 
 def codes_in_target_space(block: Block, coder: Coder, V: Array) -> tuple[Array, Array]:
-    """C = V + F M', F = (T - V M) (M'M + rho I)^-1, weights understood; then T - C M = rho F."""
-    roots, M, r = coder.problem.roots, coder.weighted, coder.atoms.bounds[1]
-    F = -(V @ M)
-    F[..., :r] += block.X
-    F[..., r:] += take_rows(coder.problem.label_targets * roots[..., r:], block.labels)
-    F = cholesky_solve(coder.factor, F)
-    return V + F @ M.mT, F * (coder.problem.weights.rho / roots)
+    """C = V + F M' with F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F. V is used up."""
+    T, M = targets(block, coder.problem, V.shape[:-2]), coder.atoms.M
+    F = cholesky_solve(coder.factor, add_product(T, V, M, -1.0))
+    return add_product(V, F, M.mT), coder.problem.rho * F
 
 
 def codes_in_atom_space(block: Block, coder: Coder, V: Array) -> tuple[Array, None]:
     """C = (T M' + rho V) (M M' + rho I)^-1; the labels' share of T M' is one row for each class."""
-    atoms, (weights, label_targets, roots) = coder.atoms, coder.problem
-    label_rows = (label_targets * roots[..., atoms.bounds[1] :] ** 2) @ atoms.labels.mT
+    atoms, problem = coder.atoms, coder.problem
+    label_rows = problem.label_targets @ atoms.labels.mT
     rhs = block.X @ atoms.B.mT + take_rows(label_rows, block.labels)
-    return cholesky_solve(coder.factor, rhs + weights.rho * V), None
+    return cholesky_solve(coder.factor, rhs + problem.rho * V), None
+
+
+def targets(block: Block, problem: Problem, problems: tuple[int, ...]) -> Array:
+    """T of a block, with the leading axes `problems`."""
+    xp = namespace(block.X)
+    labels = take_rows(problem.label_targets, block.labels)
+    parts = [xp.broadcast_to(part, (*problems, *part.shape[-2:])) for part in (block.X, labels)]
+    return xp.concat(parts, axis=-1)
 
 
 def soft_threshold(V: Array, threshold: Array) -> Array:
@@ -302,10 +309,12 @@ def soft_threshold(V: Array, threshold: Array) -> Array:
     return V - namespace(V).clip(V, -threshold, threshold)
 
 
-def shrink_plain(C: Array, old: Array, L: Array, weights: Weights, theta: float) -> tuple[Array, Array, Array]:
+def shrink_plain(
+    C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
+) -> tuple[Array, Array, Array]:
     """Z and L after C, and (..., 5) sums in float64: see `Statistics.scalars`."""
     xp = namespace(C)
-    Z = soft_threshold(C + L / weights.rho, weights.epsilon / weights.rho)
+    Z = soft_threshold(C + L / rho, epsilon / rho)
     gap = C - Z
     L = L + theta * gap
     l1 = xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64)
@@ -317,16 +326,18 @@ def shrink_plain(C: Array, old: Array, L: Array, weights: Weights, theta: float)
 def statistics(block: Block, coder: Coder, codes: Codes, *, at_Z: bool = False) -> Statistics:
     """The sums that atoms, objective and residuals are made of, for one block."""
     C, E = codes.C, codes.E
-    G = C.mT @ C
-    if E is not None:
-        S, fit = C.mT @ E, part_norms(E, coder.atoms.bounds)
+    equations: Equations
+    if E is None:
+        equations, fit = residual_sums(block, coder, C)
     else:
-        S, fit = residual_sums(block, coder, C, G)
+        equations, fit = Factors(C, E), part_norms(E, coder.atoms.bounds)
     fit_at_Z = fit_of_codes(block, codes.Z, coder.problem, coder.atoms) if at_Z else 0 * fit
-    return Statistics(G, S, fit, codes.scalars, fit_at_Z)
+    if C.shape[-2] >= C.shape[-1]:
+        equations = equations.sums()
+    return Statistics(equations, fit, codes.scalars, fit_at_Z)
 
 
-def residual_sums(block: Block, coder: Coder, C: Array, G: Array) -> tuple[Array, Array]:
+def residual_sums(block: Block, coder: Coder, C: Array) -> tuple[Sums, Array]:
     """C'(T - C M), and |T - C M|^2 by parts, from C'T and C'C: T - C M is not formed.
 
     C'H is a sum over classes, and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M>.
@@ -334,22 +345,22 @@ def residual_sums(block: Block, coder: Coder, C: Array, G: Array) -> tuple[Array
     xp, atoms = namespace(C), coder.atoms
     by_class = class_sums(C, block.labels, atoms.n_classes)
     P = xp.concat([C.mT @ block.X, by_class.mT @ coder.problem.label_targets], axis=-1)
+    G = C.mT @ C
     S = P - G @ atoms.M
-    parts = zip(atoms.bounds, atoms.bounds[1:], strict=False)
+    parts = pairwise(atoms.bounds)
     products = [inner(P[..., i:j] + S[..., i:j], atoms.M[..., i:j]) for i, j in parts]
-    return S, target_squares(block, coder.problem) - xp.stack(products, axis=-1)
+    return Sums(G, S), target_squares(block, coder.problem) - xp.stack(products, axis=-1)
 
 
 def target_squares(block: Block, problem: Problem) -> Array:
-    """|X|^2, |H|^2 and |Q|^2 of a block: (..., 3), in float64."""
-    T = take_rows(problem.label_targets, block.labels)
-    return squares_by_part(block.X, T)
+    """|T|^2 of a block by parts: (..., 3), in float64."""
+    return squares_by_part(block.X, take_rows(problem.label_targets, block.labels))
 
 
 def fit_of_codes(block: Block, Z: Array, problem: Problem, atoms: Atoms) -> Array:
-    """|X - Z B|^2, |H - Z W|^2 and |Q - Z A|^2 of a block: (..., 3), in float64."""
-    T = take_rows(problem.label_targets, block.labels)
-    return squares_by_part(block.X - Z @ atoms.B, T - Z @ atoms.labels)
+    """|T - Z M|^2 of a block by parts: (..., 3), in float64."""
+    labels = take_rows(problem.label_targets, block.labels)
+    return squares_by_part(block.X - Z @ atoms.B, labels - Z @ atoms.labels)
 
 
 def squares_by_part(data: Array, labels: Array) -> Array:
@@ -360,9 +371,10 @@ def squares_by_part(data: Array, labels: Array) -> Array:
     return xp.stack(xp.broadcast_arrays(*map(squared_norm, parts)), axis=-1)
 
 
-def atom_step(sums: Statistics, atoms: Atoms, norms: Array) -> tuple[Atoms, Array]:
+def atom_step(sums: Statistics, problem: Problem, atoms: Atoms, norms: Array) -> tuple[Atoms, Array]:
     """New atoms, and |T - C M|^2 by parts with them."""
-    M, decrease = sweep(sums.G, sums.S, atoms.M, atoms.bounds, norms)
+    radii = namespace(atoms.M).stack([problem.roots[..., 0, i] for i in atoms.bounds[:-1]], axis=-1)
+    M, decrease = sweep(sums.equations, atoms.M, atoms.bounds, radii, norms)
     return atoms._replace(M=M), sums.fit - decrease
 
 
@@ -381,20 +393,19 @@ def evaluate(problem: Problem, atoms: Atoms, block: Block) -> tuple[Block, tuple
     return block, (fit_of_codes(block, block.Z, problem, atoms), l1)
 
 
-def objective(fit: Array, l1: Array, weights: Weights) -> Array:
-    """(1), from the squared residuals by parts and the l1 norm of the codes."""
-    lam, omega, epsilon, _ = weights.per_problem()
-    return fit[..., 0] + lam * fit[..., 1] + omega * fit[..., 2] + 2 * epsilon * l1
+def objective(fit: Array, l1: Array, problem: Problem) -> Array:
+    """(1), from |T - S M|^2 by parts and |S|_1."""
+    return fit[..., 0] + fit[..., 1] + fit[..., 2] + 2 * problem.epsilon[..., 0, 0] * l1
 
 
-def describe(sums: Statistics, fit: Array, weights: Weights, n_codes: int, at_Z: bool) -> Record:
+def describe(sums: Statistics, fit: Array, problem: Problem, n_codes: int, at_Z: bool) -> Record:
     """The record of one iteration: the augmented objective, its terms, and residuals."""
-    lam, omega, epsilon, rho = weights.per_problem()
+    epsilon, rho = problem.epsilon[..., 0, 0], problem.rho[..., 0, 0]
     l1, multiplier, gap, change, nonzeros = (sums.scalars[..., i] for i in range(5))
     terms = {
         "data_fit": fit[..., 0],
-        "label_fit": lam * fit[..., 1],
-        "code_fit": omega * fit[..., 2],
+        "label_fit": fit[..., 1],
+        "code_fit": fit[..., 2],
         "penalty": 2 * epsilon * l1,
         "multiplier": 2 * multiplier,
         "coupling": rho * gap,
@@ -405,5 +416,5 @@ def describe(sums: Statistics, fit: Array, weights: Weights, n_codes: int, at_Z:
         "primal_residual": gap**0.5,
         "dual_residual": rho * change**0.5,
         "nonzero_share": nonzeros / n_codes,
-        "objective": objective(sums.fit_at_Z, l1, weights) if at_Z else l1 * np.nan,
+        "objective": objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan,
     }

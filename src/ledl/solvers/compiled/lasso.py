@@ -161,7 +161,7 @@ def _remove(L: Array, active: Array, s: Array, sign: Array, k: int, first: int) 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _solve(L: Array, v: Array, k: int) -> None:
-    """V <- (L L')^-1 v, by rows of L both ways."""
+    """v <- (L L')^-1 v, by rows of L both ways."""
     for a in range(k):
         value = v[a]
         for m in range(a):
@@ -172,7 +172,7 @@ def _solve(L: Array, v: Array, k: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _solve_second_half(L: Array, v: Array, k: int) -> None:
-    """V <- L'^-1 v."""
+    """v <- L'^-1 v."""
     for a in range(k - 1, -1, -1):
         v[a] /= L[a, a]
         for m in range(a):
@@ -181,7 +181,7 @@ def _solve_second_half(L: Array, v: Array, k: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _correlations(G: Array, b: Array, active: Array, s: Array, k: int, c: Array) -> None:
-    """C <- b - s G, over the active atoms."""
+    """c <- b - s G, over the active atoms."""
     c[:] = b
     for a in range(k):
         row, value = G[active[a]], s[a]

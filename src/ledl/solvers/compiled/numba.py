@@ -12,43 +12,60 @@ FAST = {"reassoc", "contract", "nsz"}
 
 
 def update_block(
-    G: Array, S: Array, M: Array, D: Array, first: int, bounds: tuple[int, ...], floors: Array
+    G: Array,
+    S: Array,
+    M: Array,
+    D: Array,
+    first: int,
+    bounds: tuple[int, ...],
+    radii: Array,
+    floors: Array,
 ) -> Array:
     """`ledl.solvers.atoms.update_block_plain` for NumPy arrays."""
-    K, q = M.shape[-2:]
+    (K, q), size, n_parts = M.shape[-2:], S.shape[-2], len(bounds) - 1
     decrease = np.zeros(floors.shape)
     _update_block(
-        np.ascontiguousarray(G).reshape(-1, K, K),
-        np.ascontiguousarray(S).reshape(-1, S.shape[-2], q),
+        np.ascontiguousarray(G).reshape(-1, size, size),
+        np.ascontiguousarray(S).reshape(-1, size, q),
         M.reshape(-1, K, q),
         D.reshape(-1, K, q),
         first,
-        np.asarray(bounds),
-        np.ascontiguousarray(floors).reshape(-1, len(bounds) - 1),
-        decrease.reshape(-1, len(bounds) - 1),
+        bounds,
+        np.ascontiguousarray(radii, dtype=np.float64).reshape(-1, n_parts),
+        np.ascontiguousarray(floors, dtype=np.float64).reshape(-1, n_parts),
+        decrease.reshape(-1, n_parts),
     )
     return decrease
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _update_block(
-    G: Array, S: Array, M: Array, D: Array, first: int, bounds: Array, floors: Array, decrease: Array
+    G: Array,
+    S: Array,
+    M: Array,
+    D: Array,
+    first: int,
+    bounds: tuple[int, ...],
+    radii: Array,
+    floors: Array,
+    decrease: Array,
 ) -> None:
     n_problems, n_rows, _ = S.shape
     for p in range(n_problems):
         for i in range(n_rows):
             k = first + i
             numerator = S[p, i]
-            _subtract_earlier(numerator, G[p, k], D[p], first, k)
+            _subtract_earlier(numerator, G[p, i, :i], D[p, first:k])
             for j in range(len(bounds) - 1):
                 part = slice(bounds[j], bounds[j + 1])
-                fall = _update_part(numerator[part], G[p, k, k], M[p, k, part], D[p, k, part], floors[p, j])
-                decrease[p, j] += 2.0 * fall
+                decrease[p, j] += 2.0 * _update_part(
+                    numerator[part], G[p, i, i], M[p, k, part], D[p, k, part], radii[p, j], floors[p, j]
+                )
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _update_part(numerator: Array, g: float, m: Array, change: Array, floor: float) -> float:
-    """M <- unit(numerator + g m), and <numerator + g m, change of m>."""
+def _update_part(numerator: Array, g: float, m: Array, change: Array, radius: float, floor: float) -> float:
+    """m <- numerator + g m, scaled to its radius; and <numerator + g m, change of m>."""
     square = along_old = 0.0
     for i in range(len(m)):
         numerator[i] += g * m[i]
@@ -57,37 +74,37 @@ def _update_part(numerator: Array, g: float, m: Array, change: Array, floor: flo
     norm = np.sqrt(square)
     if norm <= floor:
         return 0.0
-    scale = numerator.dtype.type(1.0 / norm)
+    scale = numerator.dtype.type(radius / norm)
     for i in range(len(m)):
         new = numerator[i] * scale
         change[i] = new - m[i]
         m[i] = new
-    return norm - along_old  # type: ignore[no-any-return]
+    return radius * norm - along_old  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def _subtract_earlier(row: Array, g: Array, D: Array, first: int, last: int) -> None:
-    """Row -= sum_{first <= p < last} g_p D_p, four rows a pass to spare loads of `row`."""
-    p = first
-    while p + 4 <= last:
+def _subtract_earlier(row: Array, g: Array, D: Array) -> None:
+    """row -= g D, four rows of D a pass to spare loads of `row`."""
+    p = 0
+    while p + 4 <= len(g):
         a, b, c, d = g[p], g[p + 1], g[p + 2], g[p + 3]
         for column in range(len(row)):
             row[column] -= a * D[p, column] + b * D[p + 1, column] + c * D[p + 2, column] + d * D[p + 3, column]
         p += 4
-    while p < last:
+    while p < len(g):
         for column in range(len(row)):
             row[column] -= g[p] * D[p, column]
         p += 1
 
 
 def shrink(
-    C: Array, old: Array, L: Array, weights: tuple[Array, ...], theta: float
+    C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
     """`ledl.solvers.ledl.shrink_plain` for NumPy arrays, in one pass."""
     Z, new_L = np.empty_like(C), np.empty_like(L)
     *problems, n, K = C.shape
     scalars = np.zeros((*problems, 5))
-    *_, epsilon, rho = (np.ravel(np.broadcast_to(w[..., 0, 0], problems)) for w in weights)
+    epsilon, rho = (np.broadcast_to(x, (*problems, 1, 1)).reshape(-1) for x in (epsilon, rho))
     arrays = (x.reshape(-1, n * K) for x in (C, old, L, Z, new_L))
     _shrink(*arrays, epsilon, rho, C.dtype.type(theta), scalars.reshape(-1, 5))
     return Z, new_L, scalars
