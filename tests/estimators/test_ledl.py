@@ -302,6 +302,14 @@ def test_overflow_is_told(digits):
         LEDLClassifier(normalize=False).fit(1e200 * X, y)
 
 
+def test_a_penalty_that_is_too_small_is_told(digits):
+    X, y = np.repeat(digits[0], 2, axis=0), np.repeat(digits[1], 2)
+    with pytest.raises(ValueError, match=r"rho=1e-30 is so small .* Raise rho"):
+        LEDLClassifier(rho=1e-30).fit(X, y)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"raise rho, lower dual_step"):
+        LEDLClassifier(rho=1e-6).fit(X, y)
+
+
 def test_not_converging_says_what_to_change(digits):
     with pytest.warns(
         ConvergenceWarning, match=r"tol=1e-09.*max_iter=3.*raise max_iter, raise tol, or set tol=0"

@@ -260,7 +260,14 @@ def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
     M = atoms.M
     K, q = M.shape[-2:]
     gram = M.mT @ M if q < K else M @ M.mT
-    return Coder(problem, atoms, theta, cholesky(add_to_diagonal(gram, problem.rho)))
+    try:
+        factor = cholesky(add_to_diagonal(gram, problem.rho))
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"rho={float(np.min(problem.rho)):g} is so small that the code step has no solution in {M.dtype}: "
+            f"{error}. Raise rho, or use float64."
+        ) from error
+    return Coder(problem, atoms, theta, factor)
 
 
 def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[Block, Statistics]:
