@@ -4,12 +4,15 @@ BIN := .venv/bin
 # One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test lint bench clean
+.PHONY: help demo test lint bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
 .venv/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[plots]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[plots,progress]" --group dev
 	touch $@
 
 demo: .venv/.ready  ## LEDL on scikit-learn's digits: accuracy, time, pictures
@@ -29,5 +32,5 @@ bench: .venv/.ready  ## speed against the transcription of the paper, memory, im
 	$(ONE_THREAD) $(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/import_time.py
 
-clean:
+clean:  ## remove .venv, caches and the demo's pictures
 	rm -rf .venv .cache demo

@@ -29,12 +29,20 @@ def encode(atoms: Array, samples: Array, sq_norms: Array, *, alpha: float, tol: 
     # In float32, rounding would make the Gram matrix of near-copies indefinite.
     exact = atoms.astype(np.float64, copy=False)
     G = exact @ exact.T
-    missed, worst = 0, 0.0
+    missed, worst, coded = 0, 0.0, not np.any(sq_norms)
     for chunk in gen_batches(len(samples), max(1, CHUNK // len(atoms))):
         codes, info = lasso(G, samples[chunk] @ atoms.T, sq_norms[chunk], alpha, tol)
         missed += int(np.count_nonzero(~info.converged))
         worst = max(worst, float(np.max(info.gap, initial=0.0)))
+        coded = coded or bool(codes.any())
         yield codes
+    if not coded:
+        warnings.warn(
+            f"The codes of all {len(samples)} samples are zero, and so are their scores: alpha={alpha} is too "
+            "large for samples of this size. Lower alpha or transform_alpha, or scale the samples.",
+            UserWarning,
+            stacklevel=2,
+        )
     if missed:
         warnings.warn(
             f"{missed} of {len(samples)} samples did not reach the duality gap asked for "

@@ -25,12 +25,20 @@ def test_string_labels_and_other_sizes():
     assert len(test) == 3
 
 
+def test_any_labels_are_classes():
+    y = np.array([np.nan, 1.0, np.nan, 1.0])
+    train, test = next(few_shot_splits(y, n_per_class=1))
+    assert len(train) == len(test) == 2
+
+
 def test_bad_requests_are_told_at_once():
     with pytest.raises(ValueError, match=r"n_per_class=5 .* class 1 has 2"):
         few_shot_splits([0] * 9 + [1] * 2)
-    with pytest.raises(ValueError, match="n_per_class=0"):
-        few_shot_splits([0, 1], n_per_class=0)
-    with pytest.raises(ValueError, match="y is empty"):
-        few_shot_splits([])
-    with pytest.raises(ValueError, match=r"shape \(2, 1\)"):
-        few_shot_splits([[0], [1]])
+    for n_per_class in (0, 1.5):
+        with pytest.raises(ValueError, match=f"n_per_class={n_per_class} is not a number"):
+            few_shot_splits([0, 1], n_per_class=n_per_class)
+    with pytest.raises(TypeError, match=r"seeds=3 is one number; give a list, \[3\]"):
+        few_shot_splits([0, 1], seeds=3)
+    for y in ([], [[0], [1]]):
+        with pytest.raises(ValueError, match=r"but a vector is needed"):
+            few_shot_splits(y)

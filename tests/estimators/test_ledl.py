@@ -99,6 +99,8 @@ def test_attributes(digits, fitted):
     assert np.isfinite(fitted.history_["objective"][[9, -1]]).all()
     assert not hasattr(fitted, "training_codes_")
     assert not hasattr(LEDLClassifier(), "code_components_")
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        _ = LEDLClassifier().code_components_
 
 
 def test_it_learns(digits, fitted):
@@ -243,6 +245,8 @@ def test_fewer_atoms_than_classes_says_what_is_done(digits):
     assert_array_equal(model.atom_classes_, np.arange(10))
 
 
+GIVEN = np.ones((50, 64)), np.ones((50, 10)), np.ones((50, 50))
+
 BAD = [
     ({"alpha": np.nan}, r"'alpha'.*Got nan"),
     ({"alpha": 0.0}, r"'alpha'.*Got 0.0"),
@@ -254,11 +258,8 @@ BAD = [
     ({"tol": -1e-3}, r"'tol'"),
     ({"init": "magic"}, r"'init'.*Got 'magic'"),
     ({"n_components": 10**7}, r"n_components=10000000.*GB.*Use fewer atoms"),
-    (
-        {"init": (np.ones((5, 64)), np.ones((5, 10)), np.ones((5, 5)))},
-        r"B has shape \(5, 64\), but \(100, 64\)",
-    ),
-    ({"init": (np.ones((5, 64)), np.ones((5, 10)))}, r"init has 2 arrays.*\(B, W, A\)"),
+    ({"n_components": 100, "init": GIVEN}, r"B has shape \(50, 64\), but \(100, 64\)"),
+    ({"init": GIVEN[:2]}, r"init has 2 arrays.*\(B, W, A\)"),
 ]
 
 
@@ -294,6 +295,33 @@ def test_bad_data_is_told(digits, fitted):
         fitted.predict(X[:, 1:])
     with pytest.raises(NotFittedError):
         LEDLClassifier().predict(X)
+
+
+def test_codes_that_are_all_zero_are_told(digits, fitted):
+    with pytest.warns(UserWarning, match=r"All codes .* alpha=5.0 is too large .* Lower alpha"):
+        LEDLClassifier(alpha=5.0).fit(*digits[:2])
+    sparse = clone(fitted).set_params(transform_alpha=5.0).fit(*digits[:2])
+    with pytest.warns(UserWarning, match=r"codes of all 200 samples are zero.*alpha=5.0 .* transform_alpha"):
+        sparse.predict(digits[2])
+
+
+def test_stacks_of_images_are_told_how_to_flatten(digits, fitted):
+    for method in (lambda X: LEDLClassifier().fit(X, digits[1]), fitted.predict):
+        with pytest.raises(ValueError, match=r"shape \(50, 8, 8\).*X.reshape\(len\(X\), -1\)"):
+            method(digits[0].reshape(50, 8, 8))
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e30), (np.float32, 1e-30), (np.float64, 1e-200)])
+def test_scaling_to_norm_one_neither_overflows_nor_vanishes(digits, dtype, scale):
+    X, y, new, _ = digits
+    model = LEDLClassifier(**QUICK).fit(X.astype(dtype), y)
+    scaled = LEDLClassifier(**QUICK).fit((X * scale).astype(dtype), y)
+    assert_array_equal(model.predict(new.astype(dtype)), scaled.predict((new * scale).astype(dtype)))
+
+
+def test_the_number_of_atoms_may_come_from_given_arrays(digits, rng):
+    init = rng.random((23, 64)), rng.random((23, 10)), rng.random((23, 23))
+    assert len(LEDLClassifier(init=init, **QUICK).fit(*digits[:2]).components_) == 23
 
 
 def test_overflow_is_told(digits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from numbers import Integral
 
 import numpy as np
 
@@ -31,6 +32,11 @@ def few_shot_splits(
     train, test : ndarrays of int
         Indices into `y`, class after class.
 
+    Raises
+    ------
+    ValueError
+        At once, if a class has fewer samples than `n_per_class`. A class with just as many is not tested.
+
     Examples
     --------
     >>> train, test = next(few_shot_splits([0, 0, 0, 1, 1, 1], n_per_class=2))
@@ -38,18 +44,20 @@ def few_shot_splits(
     (4, 2)
     """
     y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"y has shape {y.shape}, but one label for each sample is needed: a vector.")
-    if n_per_class < 1:
-        raise ValueError(f"n_per_class={n_per_class} leaves nothing to train on; use at least 1.")
-    classes, counts = np.unique(y, return_counts=True)
-    if counts.size == 0 or counts.min() < n_per_class:
-        scarce = f"class {classes[counts.argmin()]} has {counts.min()}" if counts.size else "y is empty"
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y has shape {y.shape}, but a vector is needed: one label for each sample.")
+    if not isinstance(n_per_class, Integral) or n_per_class < 1:
+        raise ValueError(f"n_per_class={n_per_class} is not a number of training samples; use 1, 2, ...")
+    if isinstance(seeds, Integral):
+        raise TypeError(f"seeds={seeds} is one number; give a list, [{seeds}] for a single split.")
+    classes, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    scarcest = counts.argmin()
+    if counts[scarcest] < n_per_class:
         raise ValueError(
-            f"n_per_class={n_per_class} samples of each class are asked for, but {scarce}. Use a smaller "
-            "n_per_class, or leave the class out."
+            f"n_per_class={n_per_class} samples of each class are asked for, but class {classes[scarcest]} has "
+            f"{counts[scarcest]}. Use a smaller n_per_class, or leave the class out."
         )
-    members = [np.flatnonzero(y == label) for label in classes]
+    members = [np.flatnonzero(labels == j) for j in range(len(classes))]
 
     def splits() -> Iterator[tuple[Array, Array]]:
         for seed in seeds:

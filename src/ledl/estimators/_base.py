@@ -92,6 +92,7 @@ class DictionaryClassifier(
 
     def _training_data(self, X: Array, y: Array) -> tuple[Array, Array]:
         """Checked samples, a copy that may be overwritten, and labels 0, ..., c - 1; sets ``classes_``."""
+        check_flat(X)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -109,12 +110,17 @@ class DictionaryClassifier(
     def _new_samples(self, X: Array) -> Array:
         """Checked and scaled samples to transform or classify."""
         check_is_fitted(self)
+        check_flat(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         return self._scaled(X)
 
     def _scaled(self, X: Array) -> Array:
         """A copy with samples of norm 1, if so asked; a zero sample stays zero."""
-        return normalize(X) if self.normalize else X.copy()
+        if not self.normalize:
+            return X.copy()
+        # First by the largest entry, so that squares neither overflow nor vanish.
+        largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]
+        return normalize(X / np.where(largest > 0, largest, 1), copy=False)
 
     @contextmanager
     def _callbacks(self, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher]:
@@ -136,6 +142,15 @@ class DictionaryClassifier(
 
         yield after_iteration
         fit.call_on_fit_task_end(**data)
+
+
+def check_flat(X: Array) -> None:
+    """Refuse stacks of images, with the remedy that scikit-learn's own message lacks."""
+    if getattr(X, "ndim", 2) > 2:
+        raise ValueError(
+            f"X has shape {X.shape}, but a row of features for each sample is needed. Flatten images with "
+            "X.reshape(len(X), -1)."
+        )
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
@@ -46,26 +47,30 @@ class LEDLClassifier(DictionaryClassifier):
         \min \|X - S B\|^2 + \lambda \|H - S W\|^2 + \omega \|Q - S A\|^2 + 2 \epsilon \|S\|_1
 
     with rows of B, W and A of norm 1, H the one-hot labels, and Q saying which atoms may serve which
-    sample. A new sample y has the codes of the lasso :math:`|y - s B|^2 + 2 \epsilon |s|_1` and the label
+    sample. A new sample x has the codes s of the lasso :math:`|x - s B|^2 + 2 \epsilon |s|_1` and the label
     :math:`\arg\max s W`.
 
     Parameters
     ----------
     n_components : int, default=None
         Number K of atoms, shared out among the classes in proportion to their samples. None: twice the
-        number of training samples, but at most max(2000, n_classes).
+        number of training samples, but at most max(2000, n_classes); or as many as `init` has.
 
     label_weight : float, default=1.0
-        :math:`\lambda`, weight of the label term. Zero: W is learnt, but codes do not see it.
+        :math:`\lambda`, weight of the label term: the larger, the more codes are shaped by labels. Zero: W is
+        learnt, but codes do not see it.
 
-    code_weight : float, default=2**-11
-        :math:`\omega`, weight of the label-consistency term. Zero: A is learnt, but codes do not see it.
+    code_weight : float, default=2**-11 = 0.00048828125
+        :math:`\omega`, weight of the label-consistency term: the larger, the more a sample is made of atoms of
+        its own class. Zero: A is learnt, but codes do not see it.
 
-    alpha : float, default=2**-7
-        :math:`\epsilon`, weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`.
+    alpha : float, default=2**-7 = 0.0078125
+        :math:`\epsilon`, weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the
+        fewer atoms make up a sample. The parameter to tune first, between 2**-10 and 2**-3.
 
     rho : float, default=1.0
-        ADMM's penalty.
+        ADMM's penalty: how fast the two copies of the codes are pulled together. The paper's value is 1; much
+        smaller ones diverge.
 
     dual_step, dual_step_decay, dual_step_min : float, default=0.5, 0.99, 1e-4
         The step of the multipliers: the first, its decay at every iteration, and where it stops shrinking.
@@ -82,19 +87,20 @@ class LEDLClassifier(DictionaryClassifier):
         arrays of shapes (K, n_features), (K, n_classes) and (K, K).
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after.
+        Scale samples to norm 1, in `fit` and after. The default weights are for samples of norm 1: without it,
+        scale samples yourself or choose other weights.
 
     transform_alpha : float, default=None
         Weight of the l1 norm for new samples. None: `alpha`.
 
     transform_tol : float, default=1e-6
-        The codes of a new sample y have a duality gap of at most this times :math:`|y|^2 / 2`.
+        The codes of a new sample x have a duality gap of at most this times :math:`|x|^2 / 2`.
 
     keep_codes : bool, default=False
         Keep the codes of the training samples as `training_codes_`.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the start.
+        Draws the atoms to start from. An int gives the same model every time.
 
     Attributes
     ----------
@@ -120,9 +126,9 @@ class LEDLClassifier(DictionaryClassifier):
         What ended them.
 
     history_ : dict of ndarrays of shape (n_iter_,)
-        ``augmented_objective`` and its terms ``data_fit``, ``label_fit``, ``code_fit``, ``penalty``,
-        ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``; and
-        ``objective``, the sum above at the sparse codes, every tenth iteration and at the end, NaN elsewhere.
+        ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
+        ``penalty``, ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``;
+        and ``objective``, the sum above at the sparse codes, every tenth iteration and at the end (else NaN).
 
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
@@ -133,6 +139,12 @@ class LEDLClassifier(DictionaryClassifier):
 
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names.
+
+    Notes
+    -----
+    There is no ``predict_proba``: scores are not probabilities; `sklearn.calibration.CalibratedClassifierCV`
+    makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
+    ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
 
     References
     ----------
@@ -272,6 +284,7 @@ class LEDLClassifier(DictionaryClassifier):
     @property
     def code_components_(self) -> Array:
         """The label-consistency transform A, (K, K)."""
+        check_is_fitted(self)
         return expand_code_transform(self._code_atoms, self._atom_labels)
 
     @property
@@ -299,7 +312,9 @@ class LEDLClassifier(DictionaryClassifier):
         """The class of each atom, 0, ..., c - 1."""
         counts = np.bincount(labels)
         n, c = len(labels), len(counts)
-        K = default_n_atoms(n, c) if self.n_components is None else self.n_components
+        K = self.n_components
+        if K is None:
+            K = default_n_atoms(n, c) if isinstance(self.init, str) else len(self.init[0])
         if c > K:
             warnings.warn(
                 f"n_components={K} is fewer than the {c} classes, and every class needs an atom of its own: "
@@ -347,7 +362,14 @@ class LEDLClassifier(DictionaryClassifier):
         status = run.status[()]
         if status is Status.NON_FINITE:
             raise ValueError(f"Training failed after {run.n_iter} iterations: {status.advice()}.")
-        if status is Status.MAX_ITER and self.tol > 0:
+        if not run.history["nonzero_share"][-1]:
+            warnings.warn(
+                f"All codes of the training samples are zero, so nothing was learnt: alpha={self.alpha} is too "
+                "large for samples of this size. Lower alpha, or scale the samples (normalize=True does).",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif status is Status.MAX_ITER and self.tol > 0:
             advice = status.advice(tol=self.tol, max_iter=self.max_iter)
             warnings.warn(f"LEDL did not converge: {advice}.", ConvergenceWarning, stacklevel=3)
         return {"n_iter_": int(run.n_iter), "stopped_by_": STOPPED_BY[status], "history_": run.history}
