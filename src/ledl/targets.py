@@ -1,8 +1,8 @@
 """Labels as targets: which atoms belong to which class, and H and Q without forming them.
 
-With U the (c, K) atom-ownership matrix, Q = H U, and U = diag(sqrt(m_j)) V with V V' = I, where
+With U the (c, K) atom-ownership matrix, Q = H U, and U = diag(sqrt(m_j)) P with P P' = I, where
 m_j is the number of atoms of class j. The label-consistency transform is therefore kept as
-the (K, c) matrix A V' with target H diag(sqrt(m_j)); the K x K matrix is formed on demand.
+the (K, c) matrix A P' with target H diag(sqrt(m_j)); the K x K matrix is formed on demand.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def code_scale(counts: Array) -> Array:
 
 
 def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
-    """A V': the (K, c) matrix that a K x K transform acts by."""
+    """A P': the (K, c) matrix that a K x K transform acts by."""
     counts = np.bincount(atom_classes)
     ownership = np.zeros((len(atom_classes), len(counts)), dtype=A.dtype)
     ownership[np.arange(len(atom_classes)), atom_classes] = 1 / code_scale(counts)[atom_classes]
@@ -56,6 +56,6 @@ def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
 
 
 def expand_code_transform(A: Array, atom_classes: Array) -> Array:
-    """(A V') V: the K x K transform of a reduced one."""
+    """(A P') P: the K x K transform of a reduced one."""
     counts = np.bincount(atom_classes)
     return (A / code_scale(counts).astype(A.dtype))[:, atom_classes]

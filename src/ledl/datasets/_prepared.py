@@ -28,8 +28,9 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None) -> Bunch
     Parameters
     ----------
     name : str
-        "digits" (comes with scikit-learn), "usps", "yaleb", "pie", "ucmerced", "aid", "caltech101" or
-        "caltech101_pyramid".
+        "digits" (comes with scikit-learn), "usps" (usps_16x16.npz), "yaleb" (yaleb_32x32.npz), "pie"
+        (cmu_pie_32x32.npz), "ucmerced" (ucmerced_resnet50_pool5.npz), "aid" (aid_resnet50_pool5.npz),
+        "caltech101" (caltech101_resnet50_pool5.npz) or "caltech101_pyramid" (caltech101_resnet50_spm20.npz).
     data_home : path, default=None
         The folder with the prepared .npz files. None: the environment variable LEDL_DATA.
 
