@@ -28,7 +28,7 @@ def powers(*exponents):
     return [2.0**e for e in exponents]
 
 
-# What the first study chose.
+# What a first round of the study of weights chose; the second, with LOOP, chose (2**2, 2**-11, 2**-6).
 WEIGHTS = {"label_weight": powers(0), "code_weight": powers(-11), "alpha": powers(-7)}
 
 # What the other two chose.
@@ -42,7 +42,7 @@ STUDIES = {
         "alpha": powers(-10, -8, -7, -6, -5, -4),
         **LOOP,
     },
-    # Start and number of iterations, at the weights chosen.
+    # Start and number of iterations, at the weights of the first round.
     "loop": {**WEIGHTS, "init": ["class", "random"], "max_iter": [10, 30, 100, 300], "tol": [0.0]},
     # The stopping tolerance, likewise.
     "stop": {**WEIGHTS, "tol": [1e-5, 1e-4, 1e-3, 1e-2], "max_iter": [300]},

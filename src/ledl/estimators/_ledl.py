@@ -56,7 +56,7 @@ class LEDLClassifier(DictionaryClassifier):
         Number K of atoms, shared out among the classes in proportion to their samples. None: twice the
         number of training samples, but at most max(2000, n_classes); or as many as `init` has.
 
-    label_weight : float, default=1.0
+    label_weight : float, default=4.0
         :math:`\lambda`, weight of the label term: the larger, the more codes are shaped by labels. Zero: W is
         learnt, but codes do not see it.
 
@@ -64,7 +64,7 @@ class LEDLClassifier(DictionaryClassifier):
         :math:`\omega`, weight of the label-consistency term: the larger, the more a sample is made of atoms of
         its own class. Zero: A is learnt, but codes do not see it.
 
-    alpha : float, default=2**-7 = 0.0078125
+    alpha : float, default=2**-6 = 0.015625
         :math:`\epsilon`, weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the
         fewer atoms make up a sample. The parameter to tune first, between 2**-10 and 2**-3.
 
@@ -186,9 +186,9 @@ class LEDLClassifier(DictionaryClassifier):
         self,
         *,
         n_components: int | None = None,
-        label_weight: float = 1.0,
+        label_weight: float = 4.0,
         code_weight: float = 2**-11,
-        alpha: float = 2**-7,
+        alpha: float = 2**-6,
         rho: float = 1.0,
         dual_step: float = 0.5,
         dual_step_decay: float = 0.99,
