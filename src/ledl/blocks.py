@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from ledl.arrays import Array, namespace
 
 
@@ -40,13 +42,17 @@ def add(a: Sums, b: Sums) -> Sums:
 
 
 class InMemoryBlocks:
-    """Blocks of an array in memory; one block unless `block_size` says otherwise."""
+    """Blocks of an array in memory; one block unless `block_size` says otherwise.
+
+    ``problems`` are the leading axes of the data.
+    """
 
     def __init__(self, X: Array, labels: Array, block_size: int | None = None) -> None:
         n = X.shape[-2]
         starts = range(0, n, block_size or n)
         spans = [(i, min(i + starts.step, n)) for i in starts]
         self._blocks = [Block(X[..., i:j, :], labels[..., i:j], i) for i, j in spans]
+        self.problems = np.broadcast_shapes(X.shape[:-2], labels.shape[:-1])
 
     def map_sum(self, step: Step[Sums]) -> Sums:
         """Apply `step` to every block; keep the blocks and return the sum of the rest."""

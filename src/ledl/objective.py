@@ -10,7 +10,8 @@ from ledl.arrays import Array, namespace
 def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
     """Squared norms, in float64, of groups of columns: (..., n, q) -> (..., n_parts)."""
     xp = namespace(E)
-    squares = xp.astype(E * E, xp.float64, copy=False)
+    E = xp.astype(E, xp.float64, copy=False)
+    squares = E * E
     # A product with ones is the fastest way to sum columns.
     by_column = xp.ones(E.shape[-2], dtype=xp.float64) @ squares
     parts = pairwise(bounds)
@@ -36,8 +37,6 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     if not positive:
         correlation = xp.abs(correlation)
     steepest = xp.max(correlation, axis=-1)
-    tiny = xp.finfo(S.dtype).tiny
-    limit = xp.where(steepest > alpha, alpha / xp.maximum(steepest, xp.asarray(tiny)), xp.inf)
-    best = residual_x / xp.maximum(residual_sq, xp.asarray(tiny))
-    t = xp.minimum(best, limit)
+    tiny = xp.asarray(xp.finfo(S.dtype).smallest_normal, dtype=S.dtype)
+    t = xp.minimum(residual_x / xp.maximum(residual_sq, tiny), alpha / xp.maximum(steepest, tiny))
     return residual_sq / 2 + alpha * l1 - t * residual_x + t * t * residual_sq / 2

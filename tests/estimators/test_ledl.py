@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -13,6 +14,7 @@ from sklearn.linear_model import Lasso
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import reference
 from ledl import LEDLClassifier, coding
@@ -260,6 +262,8 @@ BAD = [
     ({"n_components": 10**7}, r"n_components=10000000.*GB.*Use fewer atoms"),
     ({"n_components": 100, "init": GIVEN}, r"B has shape \(50, 64\), but \(100, 64\)"),
     ({"init": GIVEN[:2]}, r"init has 2 arrays.*\(B, W, A\)"),
+    ({"init": ()}, r"init has 0 arrays.*\(B, W, A\)"),
+    ({"init": (1, 2, 3)}, r"init has 3 arrays of \[0, 0, 0\] axes.*\(B, W, A\)"),
 ]
 
 
@@ -299,7 +303,7 @@ def test_bad_data_is_told(digits, fitted):
 
 def test_codes_that_are_all_zero_are_told(digits, fitted):
     with pytest.warns(UserWarning, match=r"All codes .* alpha=5.0 is too large .* Lower alpha"):
-        LEDLClassifier(alpha=5.0).fit(*digits[:2])
+        LEDLClassifier(alpha=5.0, **QUICK).fit(*digits[:2])
     sparse = clone(fitted).set_params(transform_alpha=5.0).fit(*digits[:2])
     with pytest.warns(UserWarning, match=r"codes of all 200 samples are zero.*alpha=5.0 .* transform_alpha"):
         sparse.predict(digits[2])
@@ -355,6 +359,42 @@ def test_test_time_codes_that_miss_their_gap_say_so(digits, fitted, monkeypatch)
         fitted.predict(digits[2])
 
 
+@pytest.mark.parametrize("alpha", [2**-14, 1e-8])
+def test_float32_codes_reach_their_gap_at_tiny_alphas(digits, alpha):
+    X, y, new, _ = (array.astype(np.float32) if array.ndim == 2 else array for array in digits)
+    model = LEDLClassifier(alpha=alpha, **QUICK).fit(X, y)
+    assert np.isfinite(model.transform(new)).all()  # and no ConvergenceWarning, which would be an error here
+    assert np.isfinite(model.transform(X)).all()
+
+
+def test_a_refit_leaves_nothing_of_the_last(digits, rng):
+    X, y = digits[:2]
+    model = LEDLClassifier(keep_codes=True, **QUICK).fit(X, y)
+    model.set_params(keep_codes=False).fit(X[y < 5], y[y < 5])
+    assert not hasattr(model, "training_codes_")
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="init has 1 arrays"):
+        model.set_params(init=(rng.random((4, 4)),)).fit(X, y)
+    assert_array_equal(model.predict(X), before)
+    with pytest.raises(NotFittedError):
+        clone(model).predict(X)
+
+
+def test_fits_in_threads_leave_blas_as_it_was(digits):
+    X, y = digits[:2]
+    with threadpool_limits(2, "blas"):
+        before = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        fits = (delayed(LEDLClassifier(max_iter=5 + 5 * k, tol=0).fit)(X, y) for k in range(6))
+        Parallel(3, backend="threading")(fits)
+        after = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    assert before == after
+
+
+def test_blas_has_one_thread_while_a_fit_of_few_atoms_runs():
+    with threadpool_limits(2, "blas"), _base.one_blas_thread():
+        assert {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"} == {1}
+
+
 def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
     codes = fitted.transform(digits[2])
     monkeypatch.setattr(coding, "CHUNK", 700)
@@ -377,6 +417,7 @@ class Recorder:
         pass
 
     def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+        self.final = fitted_estimator
         if context.task_name == "iteration":
             self.ended.append(context.task_id)
             self.scores.append(fitted_estimator.score(X, y))
@@ -389,7 +430,7 @@ def test_callbacks_see_every_iteration_and_may_stop(digits):
     recorder = Recorder()
     model = LEDLClassifier(**QUICK).set_callbacks(recorder).fit(*digits[:2])
     assert recorder.ended == list(range(5))
-    assert recorder.scores[-1] == model.score(*digits[:2])
+    assert recorder.scores[-1] == model.score(*digits[:2]) == recorder.final.score(*digits[:2])
     model = LEDLClassifier(**QUICK).set_callbacks(Recorder(stop_after=2)).fit(*digits[:2])
     assert model.n_iter_ == 2
     assert model.stopped_by_ == "callback"
@@ -403,3 +444,24 @@ def test_real_data(name, least, require_dataset):
     test = np.random.default_rng(0).permutation(test)[:500]
     model = LEDLClassifier(random_state=0, max_iter=30, tol=0).fit(dataset.data[train], dataset.target[train])
     assert model.score(dataset.data[test], dataset.target[test]) > least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "powers", "least"),
+    [
+        ("usps", (-4, -8, -5), 0.780),
+        ("ucmerced", (0, -9, -6), 0.810),
+        ("yaleb", (-3, -11, -8), 0.785),
+        ("pie", (-3, -11, -8), 0.735),
+    ],
+)
+def test_accuracy_at_the_papers_weights(name, powers, least, require_dataset):
+    require_dataset(name)
+    dataset, scores = load(name), []
+    lam, omega, epsilon = (2.0**power for power in powers)
+    for seed, (train, test) in enumerate(few_shot_splits(dataset.target)):
+        model = LEDLClassifier(label_weight=lam, code_weight=omega, alpha=epsilon, random_state=seed)
+        model.fit(dataset.data[train], dataset.target[train])
+        scores.append(model.score(dataset.data[test], dataset.target[test]))
+    assert np.mean(scores) >= least

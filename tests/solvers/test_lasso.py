@@ -87,14 +87,55 @@ def test_gap_is_what_was_asked_for_and_bounds_the_error(tol, rng):
     np.testing.assert_allclose(info.gap, gap, atol=1e-10)
 
 
-def test_gap_of_codes_that_are_not_optimal(rng):
+@pytest.mark.parametrize("shift", [0.0, 0.1, 1.0], ids=["optimal codes, scaled", "near", "far"])
+def test_gap_of_codes_that_are_not_optimal(shift, rng):
     dictionary, alpha = make_dictionary("random", rng), 0.05
     X = samples_for(dictionary, rng)
-    S = 0.1 * rng.standard_normal((len(X), len(dictionary)))
+    S = solve(dictionary, X, alpha, 1e-12)[0] * 1.05 + shift * rng.standard_normal((len(X), len(dictionary)))
     G, rhs, squares = dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1)
     best, _ = solve(dictionary, X, alpha, 1e-13)
     excess = objective(S, X, dictionary, alpha) - objective(best, X, dictionary, alpha)
-    assert (duality_gap(S, S @ G, rhs, squares, alpha, False) >= excess).all()
+    gap = duality_gap(S, S @ G, rhs, squares, alpha, False)
+    assert (gap >= excess - 1e-12).all()
+    assert (excess > 0).any()
+
+
+def test_gap_of_a_code_that_overshoots():
+    one = np.ones((1, 1))
+    assert duality_gap(0.95 * one, 0.95 * one, one, np.ones(1), 0.1, False)[0] >= 0.00125 - 1e-15
+
+
+def test_a_start_keeps_positive_codes_positive(rng):
+    dictionary = make_dictionary("random", rng)
+    X = samples_for(dictionary, rng)
+    S, info = solve(dictionary, X, 0.02, 1e-9, positive=True, start=-np.ones((len(X), len(dictionary))))
+    assert (S >= 0).all()
+    np.testing.assert_allclose(
+        objective(S, X, dictionary, 0.02),
+        objective(solve(dictionary, X, 0.02, 1e-9, positive=True)[0], X, dictionary, 0.02),
+        atol=1e-8,
+    )
+    assert info.converged.all()
+
+
+def test_what_does_not_fit_is_refused(rng):
+    dictionary = make_dictionary("random", rng)
+    X = samples_for(dictionary, rng)
+    G, rhs, squares = dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1)
+    with pytest.raises(ValueError, match="broadcast"):
+        lasso(G, rhs, squares[:3], 0.1, 1e-6)
+    with pytest.raises(ValueError, match="broadcast"):
+        lasso(G, rhs, squares, 0.1, 1e-6, start=np.zeros((3, len(G))))
+    with pytest.raises(ValueError, match="must be finite"):
+        lasso(G, np.where(rhs > 0, np.nan, rhs), squares, 0.1, 1e-6)
+
+
+def test_no_use_in_going_on_ends_soon(rng):
+    """An atom that enters without lowering the objective is not tried for ever."""
+    dictionary = np.concatenate([make_dictionary("copies", rng), make_dictionary("near copies", rng)])
+    X = samples_for(dictionary, rng, 60)
+    _, info = solve(dictionary, X, 1e-9, 1e-16)
+    assert info.n_iter.max() < 1000
 
 
 def test_a_start_changes_the_steps_and_not_the_codes(dictionary, rng):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.preprocessing import normalize
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
 
@@ -34,7 +36,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
         return method
 
 
-__all__ = ["DictionaryClassifier", "check_memory", "fit_context", "with_callbacks"]
+__all__ = ["DictionaryClassifier", "check_memory", "fit_context", "one_blas_thread", "with_callbacks"]
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
@@ -49,8 +51,8 @@ class DictionaryClassifier(
 ):
     """A classifier whose scores are made of codes over atoms.
 
-    A subclass has ``normalize`` among its parameters, sets ``classes_`` through `_training_data`, and
-    writes `_scores`: (n_samples, n_classes), the larger the better.
+    A subclass has ``normalize`` among its parameters, sets ``classes_``, and writes `_scores`:
+    (n_samples, n_classes), the larger the better.
     """
 
     normalize: bool
@@ -90,22 +92,22 @@ class DictionaryClassifier(
         scores = self._scores(X)
         return self.classes_[np.argmax(scores, axis=1)]
 
-    def _training_data(self, X: Array, y: Array) -> tuple[Array, Array]:
-        """Checked samples, a copy that may be overwritten, and labels 0, ..., c - 1; sets ``classes_``."""
+    def _training_data(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes."""
         check_flat(X)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least two classes, but y has one class only: "
-                f"{self.classes_[0]}. Add samples of another class."
+                f"{classes[0]}. Add samples of another class."
             )
         if not X.any():
             raise ValueError(
                 "All samples are zero, so there is nothing to learn from. Check how X was loaded or scaled."
             )
-        return self._scaled(X), labels
+        return self._scaled(X), labels, classes
 
     def _new_samples(self, X: Array) -> Array:
         """Checked and scaled samples to transform or classify."""
@@ -141,7 +143,37 @@ class DictionaryClassifier(
             return bool(task.call_on_fit_task_end(**data, reconstruction_attributes=attributes))
 
         yield after_iteration
-        fit.call_on_fit_task_end(**data)
+        fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
+
+
+class _BlasThreads:
+    """BLAS's threads, held at one while any fit asks for it.
+
+    The setting belongs to the process: fits that overlap in threads must share one holder, or the last to end
+    would restore what another had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limits: Any = None
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._limits = threadpool_limits(1, "blas")
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    self._limits.restore_original_limits()
+
+
+one_blas_thread = _BlasThreads().one
 
 
 def check_flat(X: Array) -> None:

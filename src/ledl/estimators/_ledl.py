@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -13,15 +14,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
 from ledl.blocks import InMemoryBlocks
 from ledl.coding import encode
-from ledl.estimators._base import DictionaryClassifier, check_memory, fit_context, with_callbacks
+from ledl.estimators._base import (
+    DictionaryClassifier,
+    check_memory,
+    fit_context,
+    one_blas_thread,
+    with_callbacks,
+)
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.ledl import Atoms, DualStep, solve
-from ledl.solvers.start import array_start, class_start, random_start
+from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
 from ledl.subspace import Subspace, find_subspace
 from ledl.targets import atom_counts, code_scale, default_n_atoms, expand_code_transform
 
@@ -235,16 +241,16 @@ class LEDLClassifier(DictionaryClassifier):
         -------
         self : LEDLClassifier
         """
-        samples, labels = self._training_data(X, y)
+        samples, labels, classes = self._training_data(X, y)
         atom_classes = self._share_out_atoms(labels, samples.itemsize)
         candidates = samples_to_start_at(samples, labels)
         subspace, coordinates = find_subspace(samples)
         del samples  # overwritten
         blocks = InMemoryBlocks(coordinates, labels)
         start = self._start(blocks, subspace, candidates, atom_classes, coordinates.dtype)
-        keep = partial(self._attributes, subspace=subspace, atom_classes=atom_classes)
-        n_threads = 1 if len(atom_classes) <= SINGLE_THREAD_ATOMS else None
-        with self._callbacks(X, y, self.max_iter) as watch, threadpool_limits(n_threads, "blas"):
+        keep = partial(self._attributes, subspace=subspace, classes=classes, atom_classes=atom_classes)
+        few = len(atom_classes) <= SINGLE_THREAD_ATOMS
+        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread() if few else nullcontext():
             run = solve(
                 blocks,
                 start,
@@ -258,10 +264,11 @@ class LEDLClassifier(DictionaryClassifier):
                 tol=self.tol,
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
             )
-        for name, value in {**keep(run.state), **self._conclusions(run)}.items():
-            setattr(self, name, value)
-        if self.keep_codes:
-            self.training_codes_ = blocks.codes()
+            if hasattr(self, "training_codes_"):
+                del self.training_codes_
+            codes = {"training_codes_": blocks.codes()} if self.keep_codes else {}
+            for name, value in {**self._conclusions(run), **keep(run.state), **codes}.items():
+                setattr(self, name, value)
         return self
 
     def transform(self, X: Array) -> Array:
@@ -302,8 +309,8 @@ class LEDLClassifier(DictionaryClassifier):
         X = self._new_samples(X)
         return encode(
             self._atoms,
-            self._subspace.reduce(X),
-            np.einsum("ij,ij->i", X, X),
+            X,
+            self._subspace.reduce,
             alpha=self.alpha if self.transform_alpha is None else self.transform_alpha,
             tol=self.transform_tol,
         )
@@ -314,7 +321,7 @@ class LEDLClassifier(DictionaryClassifier):
         n, c = len(labels), len(counts)
         K = self.n_components
         if K is None:
-            K = default_n_atoms(n, c) if isinstance(self.init, str) else len(self.init[0])
+            K = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
         if c > K:
             warnings.warn(
                 f"n_components={K} is fewer than the {c} classes, and every class needs an atom of its own: "
@@ -338,14 +345,16 @@ class LEDLClassifier(DictionaryClassifier):
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)
         if not isinstance(self.init, str):
-            start = array_start(self.init, subspace, self.n_features_in_, atom_classes)
+            start = array_start(self.init, subspace, self.n_features_in_, atom_classes, dtype)
         elif self.init == "random":
             start = random_start(subspace, self.n_features_in_, atom_classes, rng)
         else:
             start = class_start(blocks, candidates, atom_classes, rng)
         return start._replace(M=start.M.astype(dtype, copy=False))
 
-    def _attributes(self, atoms: Atoms, subspace: Subspace, atom_classes: Array) -> dict[str, Any]:
+    def _attributes(
+        self, atoms: Atoms, subspace: Subspace, classes: Array, atom_classes: Array
+    ) -> dict[str, Any]:
         """What a fitted model keeps of atoms: all that `predict` and `transform` need."""
         return {
             "_subspace": subspace,
@@ -354,7 +363,8 @@ class LEDLClassifier(DictionaryClassifier):
             "_atom_labels": atom_classes,
             "components_": subspace.expand(np.ascontiguousarray(atoms.B)),
             "label_components_": np.ascontiguousarray(atoms.W),
-            "atom_classes_": self.classes_[atom_classes],
+            "classes_": classes,
+            "atom_classes_": classes[atom_classes],
         }
 
     def _conclusions(self, run: Iterations) -> dict[str, Any]:
@@ -364,12 +374,12 @@ class LEDLClassifier(DictionaryClassifier):
             raise ValueError(f"Training failed after {run.n_iter} iterations: {status.advice()}.")
         if not run.history["nonzero_share"][-1]:
             warnings.warn(
-                f"All codes of the training samples are zero, so nothing was learnt: alpha={self.alpha} is too "
-                "large for samples of this size. Lower alpha, or scale the samples (normalize=True does).",
+                f"All codes of the training samples are zero in the end: alpha={self.alpha} is too large for "
+                "samples of this size. Lower alpha, or scale the samples (normalize=True does).",
                 UserWarning,
                 stacklevel=3,
             )
-        elif status is Status.MAX_ITER and self.tol > 0:
+        if status is Status.MAX_ITER and self.tol > 0:
             advice = status.advice(tol=self.tol, max_iter=self.max_iter)
             warnings.warn(f"LEDL did not converge: {advice}.", ConvergenceWarning, stacklevel=3)
         return {"n_iter_": int(run.n_iter), "stopped_by_": STOPPED_BY[status], "history_": run.history}

@@ -71,9 +71,17 @@ def lasso(
 
     if rhs.dtype == np.float32:
         tol = max(tol, FLOAT32_TOL)
-    codes = np.zeros(rhs.shape) if start is None else np.array(start, dtype=np.float64)
+    *problems, _, K = rhs.shape
+    shapes = [(*problems, K, K), rhs.shape, rhs.shape[:-1], rhs.shape]
+    given = [G, rhs, sq_norms, 0.0 if start is None else start]
+    # The compiled loop checks no bounds: all that it is given is made to fit here, or refused.
+    *arrays, codes = (
+        np.array(np.broadcast_to(x, shape), dtype=np.float64, order="C")
+        for x, shape in zip(given, shapes, strict=True)
+    )
+    if not all(np.isfinite(x).all() for x in arrays):
+        raise ValueError("G, rhs and sq_norms must be finite; check the samples and the dictionary for NaN.")
     gaps, n_iter = np.zeros(rhs.shape[:-1]), np.zeros(rhs.shape[:-1], dtype=np.int64)
-    arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in (G, rhs, sq_norms)]
     for index in np.ndindex(rhs.shape[:-2]):
         inputs, outputs = (x[index] for x in arrays), (x[index] for x in (codes, gaps, n_iter))
         active_set(*inputs, float(alpha), float(tol), max_iter, positive, *outputs)

@@ -178,7 +178,7 @@ def solve(
     Iterations
         Its ``state`` is the learnt `Atoms`, its ``history`` what `describe` records.
     """
-    problem, start = make_problem(start, code_scale, lam, omega, epsilon, rho)
+    problem, start = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
     schedule = dual_step or DualStep()
     *problems, K, _ = start.M.shape
     n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
@@ -211,9 +211,15 @@ def solve(
 
 
 def make_problem(
-    start: Atoms, code_scale: Array, lam: Array, omega: Array, epsilon: Array, rho: Array
+    problems: tuple[int, ...],
+    start: Atoms,
+    code_scale: Array,
+    lam: Array,
+    omega: Array,
+    epsilon: Array,
+    rho: Array,
 ) -> tuple[Problem, Atoms]:
-    """The problem of given weights, and the start with an axis for each of theirs, weighed.
+    """The problem of given weights, and the start, weighed, with all leading axes: of data, start and weights.
 
     A zero weight becomes the smallest one whose root can be squared: too small for codes to see,
     while the part is still learnt, as a read-out.
@@ -227,7 +233,7 @@ def make_problem(
 
     lam, omega, epsilon, rho = (as_weight(value) for value in (lam, omega, epsilon, rho))
     shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in (lam, omega, epsilon, rho))]
-    problems = np.broadcast_shapes(*shapes)
+    problems = np.broadcast_shapes(problems, *shapes)
 
     def root_of(weight: Array, width: int) -> Array:
         weight = xp.maximum(weight, xp.asarray(invisible, dtype=dtype))

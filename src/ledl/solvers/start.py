@@ -7,6 +7,7 @@ has rows of norm 1 in each of B, W and A.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ledl.subspace import Subspace
 from ledl.targets import reduce_code_transform
 
 # A class start leaves a sample, or a class's target, by about this share of its norm: enough for
-# two atoms at one sample to part.
+# two atoms at one sample to part, if its class has others.
 SPREAD = 0.1
 
 # Samples in the random mix of a class start.
@@ -84,14 +85,27 @@ def random_start(subspace: Subspace, n_features: int, atom_classes: Array, rng: 
     return join(B, W, A)
 
 
+def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
+    """The number of rows of B, for B, W and A as given by a user."""
+    if len(arrays) != 3 or np.ndim(arrays[0]) != 2:
+        raise ValueError(
+            f"init has {len(arrays)} arrays of {[np.ndim(array) for array in arrays]} axes; give a name, or the "
+            "three matrices (B, W, A)."
+        )
+    return len(arrays[0])
+
+
 def array_start(
-    arrays: tuple[Array, Array, Array], subspace: Subspace, n_features: int, atom_classes: Array
+    arrays: tuple[Array, Array, Array],
+    subspace: Subspace,
+    n_features: int,
+    atom_classes: Array,
+    dtype: Any = np.float64,
 ) -> Atoms:
-    """Given B (K, d), W (K, c) and A (K, K), taken to the subspace and normalised."""
+    """Given B (K, d), W (K, c) and A (K, K), taken to a subspace of that type and normalised."""
     K, c = len(atom_classes), int(atom_classes.max()) + 1
     shapes = {"B": (K, n_features), "W": (K, c), "A": (K, K)}
-    if len(arrays) != 3:
-        raise ValueError(f"init has {len(arrays)} arrays; give a name, or the three arrays (B, W, A).")
+    n_given_atoms(arrays)
     given = [np.asarray(array, dtype=np.float64) for array in arrays]
     for (name, shape), array in zip(shapes.items(), given, strict=True):
         if array.shape != shape:
@@ -105,7 +119,7 @@ def array_start(
     reduced = (subspace.reduce(B), W, reduce_code_transform(A, atom_classes))
     for name, full, rows in zip(shapes, given, reduced, strict=True):
         norms, kept = np.linalg.norm(full, axis=-1), np.linalg.norm(rows, axis=-1)
-        lost = np.flatnonzero(kept <= 1e-12 * norms)
+        lost = np.flatnonzero(kept <= 100 * np.finfo(dtype).eps * norms)
         if lost.size:
             raise ValueError(
                 f"init: row {lost[0]} of {name} is zero in the space that training runs in (the span of "

@@ -37,7 +37,7 @@ def active_set(
     out = np.empty(K, np.bool_)  # atoms that may not enter: active, or found of no use
     for i in range(len(rhs)):
         b = rhs[i]
-        k = _enter_all(G, L, active, s, sign, codes[i])
+        k = _enter_all(G, L, active, s, sign, codes[i], positive)
         k = _settle(L, active, s, sign, target, k, b, alpha)
         entered, best = -1, np.inf
         for step in range(max_iter + 1):
@@ -69,11 +69,11 @@ def active_set(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _enter_all(G: Array, L: Array, active: Array, s: Array, sign: Array, code: Array) -> int:
+def _enter_all(G: Array, L: Array, active: Array, s: Array, sign: Array, code: Array, positive: bool) -> int:
     """The active set of a code to start from."""
     k = 0
     for j in range(len(code)):
-        if code[j] != 0 and _append(G, L, active, k, j):
+        if (code[j] > 0 or (code[j] < 0 and not positive)) and _append(G, L, active, k, j):
             s[k], sign[k] = code[j], np.sign(code[j])
             k += 1
     return k
@@ -202,9 +202,8 @@ def _gap(
     for j in range(len(c)):
         steepest = max(steepest, c[j] if positive else abs(c[j]))
     residual_sq, residual_x = max(sq_norm - fitted - left, 0.0), sq_norm - fitted
-    t = residual_x / residual_sq if residual_sq > 0 else 0.0
-    if steepest > 0:
-        t = min(t, alpha / steepest)
+    t = residual_x / residual_sq if residual_sq > 0 else np.inf
+    t = min(t, alpha / steepest) if steepest > 0 else min(t, 1.0)
     primal = residual_sq / 2 + alpha * l1
     return primal - t * residual_x + t * t * residual_sq / 2, primal
 
