@@ -51,8 +51,8 @@ def encode(
         )
     if missed:
         warnings.warn(
-            f"{missed} of {len(samples)} samples did not reach the duality gap asked for (tol={tol}, of half their "
-            f"squared norm; the worst has {worst:.1e}). Raise the tolerance or alpha.",
+            f"{missed} of {len(samples)} samples did not reach the duality gap asked for (tol={tol}, of half "
+            f"their squared norm; the worst has {worst:.1e}). Raise the tolerance or alpha.",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -31,9 +31,9 @@ from ledl.solvers.start import array_start, class_start, n_given_atoms, random_s
 from ledl.subspace import Subspace, find_subspace
 from ledl.targets import atom_counts, code_scale, default_n_atoms, expand_code_transform
 
-# Up to this many atoms, an iteration's products are so short that handing them to BLAS's threads costs
-# more than the threads gain (benchmarks/threads.py).
-SINGLE_THREAD_ATOMS = 1024
+# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
+# (benchmarks/threads.py, on two cores).
+SINGLE_THREAD_ATOMS = 4096
 
 STOPPED_BY = {
     Status.CONVERGED: "tol",

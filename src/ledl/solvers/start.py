@@ -89,8 +89,8 @@ def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
     """The number of rows of B, for B, W and A as given by a user."""
     if len(arrays) != 3 or np.ndim(arrays[0]) != 2:
         raise ValueError(
-            f"init has {len(arrays)} arrays of {[np.ndim(array) for array in arrays]} axes; give a name, or the "
-            "three matrices (B, W, A)."
+            f"init has {len(arrays)} arrays of {[np.ndim(array) for array in arrays]} axes; give a name, or "
+            "the three matrices (B, W, A)."
         )
     return len(arrays[0])
 
