@@ -356,12 +356,13 @@ class LEDLClassifier(DictionaryClassifier):
         self, atoms: Atoms, subspace: Subspace, classes: Array, atom_classes: Array
     ) -> dict[str, Any]:
         """What a fitted model keeps of atoms: all that `predict` and `transform` need."""
+        B = np.ascontiguousarray(atoms.B)
         return {
             "_subspace": subspace,
-            "_atoms": np.ascontiguousarray(atoms.B),
+            "_atoms": B,
             "_code_atoms": np.ascontiguousarray(atoms.A),
             "_atom_labels": atom_classes,
-            "components_": subspace.expand(np.ascontiguousarray(atoms.B)),
+            "components_": subspace.expand(B),
             "label_components_": np.ascontiguousarray(atoms.W),
             "classes_": classes,
             "atom_classes_": classes[atom_classes],
