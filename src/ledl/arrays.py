@@ -114,8 +114,8 @@ def cholesky(gram: Array) -> Cholesky:
 def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
     """The rows s with s U'U = rhs; a NumPy `rhs` is overwritten.
 
-    Block by block, so that nearly all of it is matrix products: they run at twice the speed of
-    LAPACK's triangular solver at our sizes.
+    Block by block, so that nearly all of it is matrix products, which run faster than LAPACK's
+    triangular solver at our sizes.
     """
     U, inverses = factor
     if not inverses:

@@ -1,5 +1,6 @@
 """Codes against scikit-learn's Lasso, the optimality conditions, and the duality gap itself."""
 
+import array_api_strict
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
@@ -128,6 +129,8 @@ def test_what_does_not_fit_is_refused(rng):
         lasso(G, rhs, squares, 0.1, 1e-6, start=np.zeros((3, len(G))))
     with pytest.raises(ValueError, match="must be finite"):
         lasso(G, np.where(rhs > 0, np.nan, rhs), squares, 0.1, 1e-6)
+    with pytest.raises(TypeError, match="NumPy arrays only"):
+        lasso(G, array_api_strict.asarray(rhs), squares, 0.1, 1e-6)
 
 
 def test_no_use_in_going_on_ends_soon(rng):

@@ -13,6 +13,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.objective import duality_gap
+from ledl.solvers import compiled
 
 # The smallest relative gap that float32 data can certify.
 FLOAT32_TOL = 1e-5
@@ -67,8 +68,9 @@ def lasso(
     codes : (..., n, K)
     info : LassoInfo
     """
-    from ledl.solvers.compiled.lasso import active_set
-
+    active_set = compiled.find("active_set", rhs)
+    if active_set is None:
+        raise TypeError(f"lasso works on NumPy arrays only, so far; rhs is a {type(rhs).__name__}. Convert it.")
     if rhs.dtype == np.float32:
         tol = max(tol, FLOAT32_TOL)
     *problems, _, K = rhs.shape

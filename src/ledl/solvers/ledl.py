@@ -82,6 +82,12 @@ class Atoms(NamedTuple):
         """[W, A], the parts whose targets are labels."""
         return self.M[..., -2 * self.n_classes :]
 
+    @property
+    def outnumber_columns(self) -> bool:
+        """Whether the space of the targets is the smaller one to code in."""
+        K, q = self.M.shape[-2:]
+        return bool(q < K)
+
 
 class Problem(NamedTuple):
     """What does not change from iteration to iteration, apart from the samples."""
@@ -118,11 +124,6 @@ class Coder(NamedTuple):
     atoms: Atoms
     theta: float
     factor: Cholesky  # of (..., q, q) or (..., K, K): see `make_coder`
-
-    @property
-    def in_target_space(self) -> bool:
-        K, q = self.atoms.M.shape[-2:]
-        return bool(q < K)
 
 
 class Codes(NamedTuple):
@@ -264,8 +265,7 @@ def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
     M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', it is as well a q x q one.
     """
     M = atoms.M
-    K, q = M.shape[-2:]
-    gram = M.mT @ M if q < K else M @ M.mT
+    gram = M.mT @ M if atoms.outnumber_columns else M @ M.mT
     try:
         factor = cholesky(add_to_diagonal(gram, problem.rho))
     except np.linalg.LinAlgError as error:
@@ -287,7 +287,7 @@ def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[B
 def code_step(block: Block, coder: Coder) -> Codes:
     """One ADMM step on the codes of a block."""
     epsilon, rho = coder.problem.epsilon, coder.problem.rho
-    find_codes = codes_in_target_space if coder.in_target_space else codes_in_atom_space
+    find_codes = codes_in_target_space if coder.atoms.outnumber_columns else codes_in_atom_space
     C, E = find_codes(block, coder, block.Z - block.L / rho)
     shrink = compiled.find("shrink", C) or shrink_plain
     Z, L, scalars = shrink(C, block.Z, block.L, epsilon, rho, coder.theta)
@@ -367,21 +367,17 @@ def residual_sums(block: Block, coder: Coder, C: Array) -> tuple[Sums, Array]:
 
 def target_squares(block: Block, problem: Problem) -> Array:
     """|T|^2 of a block by parts: (..., 3), in float64."""
-    return squares_by_part(block.X, take_rows(problem.label_targets, block.labels))
+    xp = namespace(block.X)
+    labels = take_rows(problem.label_targets, block.labels)
+    c = labels.shape[-1] // 2
+    parts = (block.X, labels[..., :c], labels[..., c:])
+    return xp.stack(xp.broadcast_arrays(*map(squared_norm, parts)), axis=-1)
 
 
 def fit_of_codes(block: Block, Z: Array, problem: Problem, atoms: Atoms) -> Array:
     """|T - Z M|^2 of a block by parts: (..., 3), in float64."""
-    labels = take_rows(problem.label_targets, block.labels)
-    return squares_by_part(block.X - Z @ atoms.B, labels - Z @ atoms.labels)
-
-
-def squares_by_part(data: Array, labels: Array) -> Array:
-    """Squared norms of a part of r columns and of two of c columns: (..., 3)."""
-    xp = namespace(data)
-    c = labels.shape[-1] // 2
-    parts = (data, labels[..., :c], labels[..., c:])
-    return xp.stack(xp.broadcast_arrays(*map(squared_norm, parts)), axis=-1)
+    T = targets(block, problem, Z.shape[:-2])
+    return part_norms(add_product(T, Z, atoms.M, -1.0), atoms.bounds)
 
 
 def atom_step(sums: Statistics, problem: Problem, atoms: Atoms, norms: Array) -> tuple[Atoms, Array]:

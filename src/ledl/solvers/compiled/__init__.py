@@ -6,15 +6,17 @@ Each has a plain version in the module that calls it, which is its documentation
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ledl.arrays import Array, is_numpy
 
+# The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
+NUMPY_LOOPS = {"active_set": "lasso", "shrink": "numba", "update_block": "numba"}
+
 
 def find(name: str, array: Array) -> Callable[..., Any] | None:
     """The compiled loop of that name for that kind of array, or None."""
-    if is_numpy(array):
-        from ledl.solvers.compiled import numba
-
-        return getattr(numba, name)  # type: ignore[no-any-return]
-    return None
+    if not is_numpy(array):
+        return None
+    return getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)  # type: ignore[no-any-return]
