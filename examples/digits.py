@@ -52,10 +52,11 @@ def draw_atoms(model, shape):
     )
     for row, label in zip(axes, classes, strict=True):
         for ax, atom in zip(row, model.components_[model.atom_classes_ == label], strict=True):
-            ax.imshow(atom.reshape(shape), cmap="gray_r", vmin=0)
+            largest = np.abs(atom).max()
+            ax.imshow(atom.reshape(shape), cmap="RdGy", vmin=-largest, vmax=largest)
             ax.set(xticks=[], yticks=[])
         row[0].set_ylabel(label, rotation=0, labelpad=10, va="center")
-    figure.suptitle("Learnt atoms, a row for each class")
+    figure.suptitle("Learnt atoms, a row for each class (grey positive, red negative)")
     return figure
 
 
