@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ledl import datasets
+    from ledl.coding import CodingInfo, sparse_encode
     from ledl.estimators import LEDLClassifier
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["LEDLClassifier", "__version__", "datasets"]
+__all__ = ["CodingInfo", "LEDLClassifier", "__version__", "datasets", "sparse_encode"]
 
-_HOME = {"LEDLClassifier": "ledl.estimators"}
+_HOME = {"CodingInfo": "ledl.coding", "LEDLClassifier": "ledl.estimators", "sparse_encode": "ledl.coding"}
 
 
 def __getattr__(name: str) -> Any:

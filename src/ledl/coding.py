@@ -1,58 +1,303 @@
-"""Sparse codes of many samples: in chunks, so that memory stays bounded, and with one warning."""
+"""Sparse codes of many samples over one dictionary: validation, choice of solver, chunks, threads."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
+from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
+from sklearn.utils import check_array, gen_batches
 
 from ledl.arrays import Array
-from ledl.solvers.lasso import lasso
+from ledl.coders import Coder, LassoCoder, OMPCoder, squared_norms
+from ledl.solvers.lasso import SOLVERS
+from ledl.threads import map_in_threads, one_blas_thread
 
-# Numbers in the codes, or the samples, of a chunk: 32 MB in float64.
-CHUNK = 2**22
+# Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
+# at least so many samples, or BLAS would spend its time on packing the atoms.
+CHUNK, CHUNK_ROWS = 2**18, 256
+# Chunks a thread, so that none waits long for another.
+CHUNKS_A_THREAD = 4
 
 
-def encode(
-    atoms: Array, samples: Array, reduce: Callable[[Array], Array], *, alpha: float, tol: float
-) -> Iterator[Array]:
-    """Lasso codes of samples over atoms, chunk by chunk.
+class CodingInfo(NamedTuple):
+    """What `sparse_encode` did, sample by sample.
+
+    Attributes
+    ----------
+    gap : ndarray of shape (n_samples,), or None
+        Duality gaps; None for OMP, which minimises nothing that has one.
+    n_iter : ndarray of shape (n_samples,)
+        Iterations; for OMP atoms taken.
+    n_nonzero : ndarray of shape (n_samples,)
+        Non-zeros of the codes.
+    converged : ndarray of shape (n_samples,)
+        Whether the gap is at most `tol` times half the squared norm of the sample.
+    tol : float, or None
+        The tolerance that was used: in float32 at least 1e-5.
+    solver : str
+        The solver that was used.
+    """
+
+    gap: Array | None
+    n_iter: Array
+    n_nonzero: Array
+    converged: Array
+    tol: float | None
+    solver: str
+
+
+def sparse_encode(
+    X: Array,
+    dictionary: Array,
+    *,
+    alpha: float | None = None,
+    n_nonzero_coefs: int | None = None,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    positive: bool = False,
+    init: Array | None = None,
+    sparse_output: bool = False,
+    n_jobs: int | None = None,
+    return_info: bool = False,
+) -> Any:
+    r"""Sparse codes of samples over a dictionary.
+
+    With `alpha`, each sample x has the code s of the lasso
+
+    .. math::
+
+        \min_s \tfrac12 \|x - s D\|^2 + \alpha \|s\|_1
+
+    certified by its duality gap. With `n_nonzero_coefs`, it has the code of orthogonal matching pursuit.
 
     Parameters
     ----------
-    atoms : (K, r)
-    samples : (n, d)
-    reduce : callable
-        Takes samples to the coordinates of the atoms: (m, d) -> (m, r).
+    X : array-like of shape (n_samples, n_features)
+        Samples; float32 and float64 stay what they are, anything else becomes float64. A memory-mapped array is
+        read chunk by chunk.
+
+    dictionary : array-like of shape (n_components, n_features)
+        The atoms D. They need not have norm 1, but for OMP that is what makes their correlations comparable.
+
+    alpha : float, default=None
+        Weight of the l1 norm, as in scikit-learn's `SparseCoder`. At :math:`\max |D x|` and above, codes are
+        zero.
+
+    n_nonzero_coefs : int, default=None
+        Non-zeros of a code at most, for orthogonal matching pursuit. Fewer where the residual vanishes or no
+        independent atom is left.
+
+    solver : {"auto", "active_set", "cd", "admm", "fista"}, default="auto"
+        For the lasso. ``"active_set"`` takes exact steps and fears no coherent atoms; ``"admm"`` is for dense
+        codes, with nearly as many non-zeros as the dictionary has independent atoms; ``"cd"``, coordinate
+        descent, and ``"fista"``, accelerated proximal gradient, for comparison. ``"auto"`` takes
+        ``"active_set"``, unless that needs many rounds for a few pilot samples: then ``"admm"``, and exact
+        steps for samples that it leaves over.
+
+    tol : float, default=1e-6
+        The gap of each sample x is at most this times :math:`\tfrac12 \|x\|^2`; for float32 at least 1e-5. At
+        1e-4 and above, products are made in float32, which is faster. Lasso only.
+
+    max_iter : int, default=10_000
+        Iterations a sample at most: rounds of exact steps, passes of coordinate descent, or steps. Lasso only.
+
+    positive : bool, default=False
+        Non-negative codes. Lasso only.
+
+    init : array-like or sparse matrix of shape (n_samples, n_components), default=None
+        Codes to start from, such as those at another alpha. Lasso only.
+
+    sparse_output : bool, default=False
+        Give a `scipy.sparse.csr_array`: much less memory where codes are sparse.
+
+    n_jobs : int, default=None
+        Threads. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
+
+    return_info : bool, default=False
+        Give a `CodingInfo` too.
+
+    Returns
+    -------
+    codes : ndarray or csr_array of shape (n_samples, n_components)
+    info : CodingInfo
+        Only if `return_info`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If samples did not reach the gap, with their number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ledl import sparse_encode
+    >>> codes, info = sparse_encode([[3.0, 0.5]], np.eye(2), alpha=1.0, return_info=True)
+    >>> codes
+    array([[2., 0.]])
+    >>> bool(info.converged.all())
+    True
+    >>> sparse_encode([[3.0, 0.5]], np.eye(2), n_nonzero_coefs=1)
+    array([[3., 0.]])
     """
-    # In float32, rounding would make the Gram matrix of near-copies indefinite, and the products with
-    # samples such as no sample has.
-    exact = atoms.astype(np.float64, copy=False)
-    G = exact @ exact.T
-    missed, worst, coded = 0, 0.0, not samples.any()
-    for chunk in gen_batches(len(samples), max(1, CHUNK // max(len(atoms), samples.shape[1]))):
-        X = samples[chunk].astype(np.float64, copy=False)
-        sq_norms = np.einsum("ij,ij->i", X, X)
-        codes, info = lasso(G, reduce(X) @ exact.T, sq_norms, alpha, tol)
-        late = ~info.converged
-        missed += int(late.sum())
-        worst = max(worst, float(np.max(2 * info.gap[late] / sq_norms[late], initial=0.0)))
-        coded = coded or bool(codes.any())
-        yield codes.astype(samples.dtype, copy=False)
-    if not coded:
+    X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
+    squared_norms(D)
+    _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
+    _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter)
+    _check_shapes(X, D, init)
+    threads = effective_n_jobs(n_jobs)
+    with one_blas_thread():
+        coder: Coder
+        if alpha is not None:
+            coder = LassoCoder(
+                D, X, alpha=alpha, tol=tol, solver=solver, max_iter=max_iter, positive=positive, threads=threads
+            )
+        else:
+            coder = OMPCoder(D, n_nonzero_coefs, threads)
+        codes: Any = np.empty((0 if sparse_output else len(X), len(D)), dtype=X.dtype)
+        finish = _compressed if sparse_output else codes.__setitem__
+        parts, info = code_in_chunks(coder, X, finish, threads, init=init)
+    warn_of_gaps(info, X, "Raise max_iter, tol or alpha.")
+    if sparse_output:
+        codes = _assembled(parts, len(D), X.dtype)
+    if not return_info:
+        return codes
+    n_nonzero = np.diff(codes.indptr) if sparse_output else np.count_nonzero(codes, axis=1)
+    return codes, info._replace(n_nonzero=n_nonzero)
+
+
+def _checked(array: Array, name: str) -> Array:
+    """A matrix of floats; a plain one is left to `squared_norms`, which looks at numbers where they are used.
+
+    scikit-learn's check takes longer than a small job, and reads a large array once more.
+    """
+    if type(array) is np.ndarray and array.dtype in (np.float64, np.float32) and array.ndim == 2 and array.size:
+        return array
+    return check_array(array, dtype=[np.float64, np.float32], input_name=name)
+
+
+def _check_choice(alpha: Any, n_nonzero: Any, solver: str, positive: bool, init: Any) -> None:
+    if (alpha is None) == (n_nonzero is None):
+        raise ValueError(
+            "Give either alpha, for the lasso, or n_nonzero_coefs, for orthogonal matching pursuit; got "
+            f"alpha={alpha} and n_nonzero_coefs={n_nonzero}."
+        )
+    if solver != "auto" and solver not in SOLVERS:
+        raise ValueError(f"solver={solver!r} is unknown; choose one of {', '.join(['auto', *SOLVERS])}.")
+    if n_nonzero is not None and (positive or init is not None or solver != "auto"):
+        raise ValueError(
+            "Orthogonal matching pursuit (n_nonzero_coefs) knows no solver, positive or init; leave them out, "
+            "or give alpha for the lasso."
+        )
+
+
+def _check_numbers(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if value is None and name in ("alpha", "n_nonzero_coefs"):
+            continue
+        whole = name in ("n_nonzero_coefs", "max_iter")
+        right: bool = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+        if not right or not 0 < float(value) < np.inf:
+            words = "an integer" if whole else "a number"
+            raise ValueError(f"{name}={value!r} must be {words} greater than 0.")
+
+
+def _check_shapes(X: Array, D: Array, init: Any) -> None:
+    if X.shape[1] != D.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features and the dictionary {D.shape[1]}: both must have the same. Rows are "
+            "samples, and atoms; transpose what has them as columns."
+        )
+    if init is not None and np.shape(init) != (len(X), len(D)):
+        raise ValueError(f"init has shape {np.shape(init)}, but codes have shape {(len(X), len(D))}.")
+
+
+def code_in_chunks(
+    coder: Coder,
+    X: Array,
+    finish: Callable[[slice, Array], Any],
+    threads: int,
+    init: Any = None,
+) -> tuple[list[Any], CodingInfo]:
+    """What `finish` makes of each chunk's place and codes, in order; and what was done.
+
+    A chunk is worked on by one thread, products included.
+    """
+    n = len(X)
+    gap, n_iter, converged = np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool)
+
+    def work(chunk: slice) -> Any:
+        start: Any = None if init is None else init[chunk]
+        start = start.toarray() if scipy.sparse.issparse(start) else start
+        codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X[chunk], start)
+        return finish(chunk, codes.astype(X.dtype, copy=False))
+
+    most = max(CHUNK // max(len(coder.atoms), X.shape[1]), CHUNK_ROWS)
+    share = max(-(-n // (CHUNKS_A_THREAD * threads)), CHUNK_ROWS) if threads > 1 else n
+    parts = map_in_threads(work, list(gen_batches(n, max(1, min(most, share)))), threads)
+    gaps = None if isinstance(coder, OMPCoder) else gap
+    return parts, CodingInfo(gaps, n_iter, None, converged, coder.tol, coder.solver)
+
+
+def encode(
+    atoms: Array,
+    samples: Array,
+    reduce: Callable[[Array], Array],
+    finish: Callable[[Array], Array],
+    *,
+    alpha: float,
+    tol: float,
+    n_jobs: int | None,
+) -> Array:
+    """What `finish` makes of the lasso codes of samples, chunk by chunk, for estimators; see `LassoCoder`."""
+    threads = effective_n_jobs(n_jobs)
+    with one_blas_thread():
+        coder = LassoCoder(atoms, samples, reduce=reduce, alpha=alpha, tol=tol, threads=threads)
+        parts, info = code_in_chunks(
+            coder, samples, lambda chunk, codes: (finish(codes), bool(codes.any())), threads
+        )
+    results, coded = zip(*parts, strict=True)
+    warn_of_gaps(info, samples, "Raise the tolerance or alpha.")
+    if not any(coded) and samples.any():
         warnings.warn(
             f"The codes of all {len(samples)} samples are zero, and so are their scores: alpha={alpha} is too "
             "large for samples of this size. Lower alpha or transform_alpha, or scale the samples.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    if missed:
-        warnings.warn(
-            f"{missed} of {len(samples)} samples did not reach the duality gap asked for (tol={tol}, of half "
-            f"their squared norm; the worst has {worst:.1e}). Raise the tolerance or alpha.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    return np.concatenate(results)
+
+
+def warn_of_gaps(info: CodingInfo, X: Array, advice: str) -> None:
+    """One warning for all samples that missed the gap."""
+    late = np.flatnonzero(~info.converged)
+    if info.gap is None or not late.size:
+        return
+    half = squared_norms(X[late]) / 2
+    warnings.warn(
+        f"{late.size} of {len(X)} samples did not reach the duality gap asked for (tol={info.tol}, of half "
+        f"their squared norm; the worst has {np.max(info.gap[late] / half):.1e}). {advice}",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+def _compressed(chunk: slice, codes: Array) -> tuple[Array, Array, Array]:
+    """Non-zeros a row, columns and values."""
+    flat = codes.reshape(-1)
+    places = np.flatnonzero(flat)
+    rows, columns = np.divmod(places, codes.shape[1])
+    return np.bincount(rows, minlength=len(codes)), columns.astype(np.int32), flat[places]
+
+
+def _assembled(parts: list[tuple[Array, Array, Array]], n_atoms: int, dtype: Any) -> scipy.sparse.csr_array:
+    counts, columns, values = (np.concatenate(x) for x in zip(*parts, strict=True))
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    shape = len(counts), n_atoms
+    return scipy.sparse.csr_array((values.astype(dtype, copy=False), columns, ends), shape=shape)

@@ -24,7 +24,7 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     Needs inner products only: ``SG`` = S D D', ``rhs`` = X D', ``sq_norms`` = |x|^2. The dual point
     is the residual, scaled by the best factor that keeps it feasible,
 
-        max <x, u> - 1/2 |u|^2   over   u = t (x - s D),   |D u|_inf <= alpha.
+        max <x, u> - 1/2 |u|^2   over   u = t (x - s D),   t >= 0,   |D u|_inf <= alpha.
     """
     xp = namespace(S)
     correlation = rhs - SG
@@ -39,4 +39,5 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     steepest = xp.max(correlation, axis=-1)
     tiny = xp.asarray(xp.finfo(S.dtype).smallest_normal, dtype=S.dtype)
     t = xp.minimum(residual_x / xp.maximum(residual_sq, tiny), alpha / xp.maximum(steepest, tiny))
+    t = xp.maximum(t, xp.zeros_like(t))
     return residual_sq / 2 + alpha * l1 - t * residual_x + t * t * residual_sq / 2

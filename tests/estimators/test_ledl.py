@@ -1,7 +1,5 @@
 """LEDLClassifier as users meet it: against the oracle, in scikit-learn's tools, and with bad input."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,11 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import reference
-from ledl import LEDLClassifier, coding
+from ledl import LEDLClassifier, coders, coding
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
 from ledl.targets import atom_counts, expand_code_transform, reduce_code_transform
+from ledl.threads import one_blas_thread
 from problems import unit
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
@@ -354,7 +353,7 @@ def test_not_converging_says_what_to_change(digits):
 
 
 def test_test_time_codes_that_miss_their_gap_say_so(digits, fitted, monkeypatch):
-    monkeypatch.setattr(coding, "lasso", partial(lasso, max_iter=1))
+    monkeypatch.setattr(coders, "lasso", lambda *a, **options: lasso(*a, **{**options, "max_iter": 1}))
     with pytest.warns(ConvergenceWarning, match=r"200 of 200 samples.*tol=1e-06.*Raise the tolerance or alpha"):
         fitted.predict(digits[2])
 
@@ -391,13 +390,14 @@ def test_fits_in_threads_leave_blas_as_it_was(digits):
 
 
 def test_blas_has_one_thread_while_a_fit_of_few_atoms_runs():
-    with threadpool_limits(2, "blas"), _base.one_blas_thread():
+    with threadpool_limits(2, "blas"), one_blas_thread():
         assert {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"} == {1}
 
 
 def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
     codes = fitted.transform(digits[2])
     monkeypatch.setattr(coding, "CHUNK", 700)
+    monkeypatch.setattr(coding, "CHUNK_ROWS", 7)
     assert_allclose(fitted.transform(digits[2]), codes, atol=1e-12)
 
 

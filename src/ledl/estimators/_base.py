@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +20,6 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.preprocessing import normalize
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
 
@@ -36,7 +34,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
         return method
 
 
-__all__ = ["DictionaryClassifier", "check_memory", "fit_context", "one_blas_thread", "with_callbacks"]
+__all__ = ["DictionaryClassifier", "check_memory", "fit_context", "with_callbacks"]
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
@@ -144,36 +142,6 @@ class DictionaryClassifier(
 
         yield after_iteration
         fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
-
-
-class _BlasThreads:
-    """BLAS's threads, held at one while any fit asks for it.
-
-    The setting belongs to the process: fits that overlap in threads must share one holder, or the last to end
-    would restore what another had set.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders = 0
-        self._limits: Any = None
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        with self._lock:
-            if self._holders == 0:
-                self._limits = threadpool_limits(1, "blas")
-            self._holders += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    self._limits.restore_original_limits()
-
-
-one_blas_thread = _BlasThreads().one
 
 
 def check_flat(X: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
@@ -22,7 +22,6 @@ from ledl.estimators._base import (
     DictionaryClassifier,
     check_memory,
     fit_context,
-    one_blas_thread,
     with_callbacks,
 )
 from ledl.solvers.iteration import Iterations, Status
@@ -30,6 +29,7 @@ from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
 from ledl.subspace import Subspace, find_subspace
 from ledl.targets import atom_counts, code_scale, default_n_atoms, expand_code_transform
+from ledl.threads import one_blas_thread
 
 # Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
 # (benchmarks/threads.py, on two cores).
@@ -104,6 +104,10 @@ class LEDLClassifier(DictionaryClassifier):
 
     keep_codes : bool, default=False
         Keep the codes of the training samples as `training_codes_`.
+
+    n_jobs : int, default=None
+        Threads that code new samples, in `predict`, `decision_function` and `transform`. None means 1 unless in
+        a `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
         Draws the atoms to start from. An int gives the same model every time.
@@ -185,6 +189,7 @@ class LEDLClassifier(DictionaryClassifier):
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
+        "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
 
@@ -206,6 +211,7 @@ class LEDLClassifier(DictionaryClassifier):
         transform_alpha: float | None = None,
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -223,6 +229,7 @@ class LEDLClassifier(DictionaryClassifier):
         self.transform_alpha = transform_alpha
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     @with_callbacks
@@ -283,10 +290,10 @@ class LEDLClassifier(DictionaryClassifier):
         -------
         codes : ndarray of shape (n_samples, K)
         """
-        return np.concatenate(list(self._codes(X)))
+        return self._from_codes(X, lambda codes: codes)
 
     def _scores(self, X: Array) -> Array:
-        return np.concatenate([codes @ self.label_components_ for codes in self._codes(X)])
+        return self._from_codes(X, lambda codes: codes @ self.label_components_)
 
     @property
     def code_components_(self) -> Array:
@@ -304,15 +311,17 @@ class LEDLClassifier(DictionaryClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _codes(self, X: Array) -> Iterator[Array]:
-        """Codes of new samples, chunk by chunk."""
+    def _from_codes(self, X: Array, finish: Callable[[Array], Array]) -> Array:
+        """What `finish` makes of the codes of new samples."""
         X = self._new_samples(X)
         return encode(
             self._atoms,
             X,
             self._subspace.reduce,
+            finish,
             alpha=self.alpha if self.transform_alpha is None else self.transform_alpha,
             tol=self.transform_tol,
+            n_jobs=self.n_jobs,
         )
 
     def _share_out_atoms(self, labels: Array, itemsize: int) -> Array:

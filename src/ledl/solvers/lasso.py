@@ -7,20 +7,23 @@ in terms of G = D D', rhs = X D' and |x|^2 alone, which is what subspaces and ke
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array
+from ledl.arrays import Array, namespace
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
+from ledl.solvers.proximal import admm, fista, shrink
 
 # The smallest relative gap that float32 data can certify.
 FLOAT32_TOL = 1e-5
 
 
 class LassoInfo(NamedTuple):
-    """Per sample the duality gap, the steps, and whether the gap asked for was reached."""
+    """Per sample the duality gap, the iterations, and whether the gap asked for was reached."""
 
     gap: Array
     n_iter: Array
@@ -35,14 +38,13 @@ def lasso(
     alpha: float,
     tol: float,
     *,
+    solver: str = "active_set",
     max_iter: int = 10_000,
     positive: bool = False,
     start: Array | None = None,
+    **options: Any,
 ) -> tuple[Array, LassoInfo]:
     """Codes whose duality gap is at most tol times 1/2 |x|^2.
-
-    Exact steps on the active set, so that atoms with cosines near 1 do no harm: see
-    `active_set_plain`. The arithmetic is in float64 whatever the data.
 
     Parameters
     ----------
@@ -56,81 +58,176 @@ def lasso(
         Weight of the l1 norm, positive.
     tol : float
         Relative to 1/2 |x|^2. For float32 data less than 1e-5 is raised to that.
+    solver : {"active_set", "cd", "admm", "fista"}
+        The first two are compiled, for NumPy arrays; the others work on arrays of any library.
     max_iter : int
-        Steps (atoms entering) a sample at most.
+        Iterations a sample at most: rounds of atoms entering, passes over atoms, or steps of all coefficients.
     positive : bool
         Non-negative codes.
     start : (..., n, K), optional
         Codes to start from.
+    **options
+        For the solver: `penalty` of `ledl.solvers.proximal.admm`.
 
     Returns
     -------
     codes : (..., n, K)
     info : LassoInfo
     """
-    active_set = compiled.find("active_set", rhs)
-    if active_set is None:
-        raise TypeError(f"lasso works on NumPy arrays only, so far; rhs is a {type(rhs).__name__}. Convert it.")
-    if rhs.dtype == np.float32:
-        tol = max(tol, FLOAT32_TOL)
-    *problems, _, K = rhs.shape
-    shapes = [(*problems, K, K), rhs.shape, rhs.shape[:-1], rhs.shape]
-    given = [G, rhs, sq_norms, 0.0 if start is None else start]
-    # The compiled loop checks no bounds: all that it is given is made to fit here, or refused.
-    *arrays, codes = (
-        np.array(np.broadcast_to(x, shape), dtype=np.float64, order="C")
-        for x, shape in zip(given, shapes, strict=True)
+    xp = namespace(rhs)
+    single = rhs.dtype == xp.float32
+    tol = max(tol, FLOAT32_TOL) if single else tol
+    # In float32 the gap itself is rounded: a part of the tolerance is kept for that.
+    solve = partial(
+        SOLVERS[solver],
+        alpha=float(alpha),
+        tol=0.75 * tol if single else tol,
+        max_iter=max_iter,
+        positive=positive,
     )
-    if not all(np.isfinite(x).all() for x in arrays):
-        raise ValueError("G, rhs and sq_norms must be finite; check the samples and the dictionary for NaN.")
-    gaps, n_iter = np.zeros(rhs.shape[:-1]), np.zeros(rhs.shape[:-1], dtype=np.int64)
-    for index in np.ndindex(rhs.shape[:-2]):
-        inputs, outputs = (x[index] for x in arrays), (x[index] for x in (codes, gaps, n_iter))
-        active_set(*inputs, float(alpha), float(tol), max_iter, positive, *outputs)
-    converged = gaps <= tol * arrays[2] / 2
-    return codes.astype(rhs.dtype, copy=False), LassoInfo(gaps, n_iter, converged, tol)
+    *problems, _, K = rhs.shape
+    # The compiled loops check no bounds: all that they are given is made to fit here, or refused.
+    G, sq_norms = xp.broadcast_to(G, (*problems, K, K)), xp.broadcast_to(sq_norms, rhs.shape[:-1])
+    codes = xp.zeros_like(rhs)
+    if start is not None:
+        codes = codes + xp.broadcast_to(xp.astype(start, rhs.dtype, copy=False), rhs.shape)
+    # The rest is then finite too: correlations are bounded by norms.
+    if not all(bool(xp.all(xp.isfinite(x))) for x in (xp.linalg.diagonal(G), sq_norms)):
+        raise ValueError("G and sq_norms must be finite; check the samples and the dictionary for NaN.")
+    sq_norms = xp.astype(sq_norms, xp.float64, copy=False)
+    if not problems:
+        codes, gap, n_iter = solve(G, rhs, sq_norms, codes, **options)
+    else:
+        results = [solve(G[p], rhs[p], sq_norms[p], codes[p], **options) for p in np.ndindex(*problems)]
+        codes, gap, n_iter = (
+            xp.reshape(xp.stack(list(parts)), (*problems, *parts[0].shape))
+            for parts in zip(*results, strict=True)
+        )
+    if single:
+        gap = gap + _rounding(G, codes, sq_norms)
+    return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
+
+
+def _rounding(G: Array, codes: Array, sq_norms: Array) -> Array:
+    """How far rounding of G and rhs can move a gap: by |s|_1 times what it can move a correlation."""
+    xp = namespace(codes)
+    largest = xp.max(xp.linalg.diagonal(G), axis=-1)[..., None]
+    length = xp.sum(xp.abs(codes), axis=-1) * xp.sqrt(largest)
+    return float(xp.finfo(codes.dtype).eps) * length * (length + xp.sqrt(sq_norms))
+
+
+def _compiled(
+    loop: str,
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    codes: Array,
+    *,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+) -> tuple[Array, Array, Array]:
+    """A compiled loop over the samples of one problem, from the `codes` given, which are overwritten."""
+    run = compiled.find(loop, rhs)
+    if run is None:
+        raise TypeError(
+            f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "
+            "Take the solver 'admm' or 'fista', or convert it."
+        )
+    # A read-only or strided array would be compiled for anew.
+    G, rhs, codes = (np.require(x, rhs.dtype, ["C", "W"]) for x in (G, rhs, codes))
+    sq_norms = np.require(sq_norms, np.float64, ["C", "W"])
+    gaps, n_iter = np.zeros(len(rhs)), np.zeros(len(rhs), dtype=np.int64)
+    run(G, rhs, sq_norms, alpha, tol, max_iter, positive, codes, gaps, n_iter)
+    return codes, gaps, n_iter
+
+
+SOLVERS: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
+    "active_set": partial(_compiled, "active_set"),
+    "cd": partial(_compiled, "coordinate_descent"),
+    "admm": admm,
+    "fista": fista,
+}
 
 
 def active_set_plain(
     G: Array, b: Array, sq_norm: float, alpha: float, tol: float, max_iter: int, positive: bool
 ) -> tuple[Array, float]:
-    """The code of one sample and its gap: what `lasso` compiles, without its bookkeeping.
+    """The code of one sample and its gap: what "active_set" compiles, without its bookkeeping.
 
-    The atom most correlated with the residual enters, with the sign of its correlation. Then the
-    objective, quadratic while signs stay, is minimised over the active atoms; an atom that reaches
-    zero on the way leaves, and the rest go on. An atom that is a combination of active ones takes
-    the place of the first of them that it brings to zero. Every step lowers the objective, so that
-    no active set comes twice.
+    The atoms most correlated with the residual enter, with the signs of their correlations; as many as the
+    `width`, which doubles while all of them are of use. Then the objective, quadratic while signs stay, is
+    minimised over the active atoms; an atom that reaches zero on the way leaves, and the rest go on. An atom
+    that is a combination of active ones takes the place of the first of them that it brings to zero. Every
+    round lowers the objective, so that no active set comes twice.
     """
-    s, sign = np.zeros_like(b), np.zeros_like(b)
+    s, sign, width = np.zeros_like(b), np.zeros_like(b), 2
     for _ in range(max_iter + 1):
         c = b - s @ G
         gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]
         size = np.where(sign == 0, c if positive else np.abs(c), -np.inf)
-        enters = size.argmax()
-        if gap <= tol * sq_norm / 2 or size[enters] <= alpha:
+        entering = np.argsort(-size)[: min(width, np.count_nonzero(size > alpha))]
+        if gap <= tol * sq_norm / 2 or not entering.size:
             break
-        on, sign[enters] = np.flatnonzero(sign), np.sign(c[enters])
-        w = np.linalg.solve(G[np.ix_(on, on)], G[on, enters]) * sign[enters]
-        if G[enters, enters] - w @ G[on, enters] * sign[enters] <= 1e-12 * G[enters, enters]:
-            falls = on[s[on] * w > 0]
-            step, leaves = min((s[a] / w[on == a][0], a) for a in falls)
-            s[on] -= step * w
-            s[enters], s[leaves], sign[leaves] = step * sign[enters], 0, 0
-        _settle_plain(G, b, alpha, s, sign)
+        for j in entering:
+            on = np.flatnonzero(sign)
+            w = np.linalg.solve(G[np.ix_(on, on)], G[on, j])
+            if G[j, j] - w @ G[on, j] > 1e-12 * G[j, j]:
+                sign[j] = np.sign(c[j])
+            elif j == entering[0]:
+                _exchange_plain(s, sign, on, w, j, np.sign(c[j]))
+                break
+        thrown = _settle_plain(G, b, alpha, s, sign)
+        width = 2 * width if thrown == 0 else max(1, width // 2)
     return s, float(gap)
 
 
-def _settle_plain(G: Array, b: Array, alpha: float, s: Array, sign: Array) -> None:
-    """Minimise over the active atoms at their signs; what reaches zero on the way leaves."""
+def _exchange_plain(s: Array, sign: Array, on: Array, w: Array, j: int, direction: float) -> None:
+    """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
+    falls = s[on] * w * direction > 0
+    step, leaves = min(zip(s[on][falls] / (w * direction)[falls], on[falls], strict=True))
+    s[on] -= step * direction * w
+    s[j], sign[j] = step * direction, direction
+    s[leaves] = sign[leaves] = 0
+
+
+def _settle_plain(G: Array, b: Array, alpha: float, s: Array, sign: Array) -> int:
+    """Minimise over the active atoms at their signs; how many that had just entered left at once."""
+    thrown = 0
     while sign.any():
         on = np.flatnonzero(sign)
         target = np.linalg.solve(G[np.ix_(on, on)], b[on] - alpha * sign[on])
-        turned = np.flatnonzero(target * sign[on] <= 0)
-        if not turned.size:
+        turned = target * sign[on] <= 0
+        if not turned.any():
             s[on] = target
-            return
-        reach = s[on][turned] / (s[on][turned] - target[turned])
+            break
+        stuck = on[turned & (s[on] == 0)]
+        if stuck.size:
+            sign[stuck] = 0
+            thrown += stuck.size
+            continue
+        reach = s[on][turned] / (s[on] - target)[turned]
         s[on] += reach.min() * (target - s[on])
-        leaves = on[turned[reach.argmin()]]
+        leaves = on[turned][reach.argmin()]
         s[leaves] = sign[leaves] = 0
+    return thrown
+
+
+def coordinate_descent_plain(
+    G: Array, b: Array, sq_norm: float, alpha: float, tol: float, max_iter: int, positive: bool
+) -> tuple[Array, float]:
+    """The code of one sample and its gap: what "cd" compiles, without its choice of the atoms at work.
+
+    Each coefficient in turn takes the value that minimises the objective over it alone.
+    """
+    s, c = np.zeros_like(b), b.copy()
+    for _ in range(max_iter):
+        for j in np.flatnonzero(np.diag(G)):
+            new = shrink(c[j] + G[j, j] * s[j], alpha, positive) / G[j, j]
+            c -= (new - s[j]) * G[j]
+            s[j] = new
+        gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]
+        if gap <= tol * sq_norm / 2:
+            break
+    return s, float(gap)

@@ -12,7 +12,13 @@ from typing import Any
 from ledl.arrays import Array, is_numpy
 
 # The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
-NUMPY_LOOPS = {"active_set": "lasso", "shrink": "numba", "update_block": "numba"}
+NUMPY_LOOPS = {
+    "active_set": "codes",
+    "coordinate_descent": "codes",
+    "omp": "codes",
+    "shrink": "numba",
+    "update_block": "numba",
+}
 
 
 def find(name: str, array: Array) -> Callable[..., Any] | None:

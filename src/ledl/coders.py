@@ -1,0 +1,175 @@
+"""A dictionary made ready to code samples: Gram matrix, precision, and the solver that suits both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.solvers.lasso import FLOAT32_TOL, LassoInfo, lasso
+from ledl.solvers.omp import omp
+from ledl.solvers.proximal import find_penalty
+from ledl.threads import map_in_threads
+
+# From this tolerance on, products are made in float32: their rounding is small beside it.
+SINGLE_PRECISION_TOL = 1e-4
+# Squared norms that float32 can hold, with room for products of them.
+SINGLE_PRECISION_RANGE = 1e-24, 1e24
+# Samples that "auto" tries, the rounds in which exact steps must end for it to take them, and the ratio of the
+# largest alpha, at which codes are zero, to alpha, below which it does not try.
+PILOTS, PILOT_ROUNDS, DENSE = 8, 64, 64
+# Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
+ADMM_ROUNDS = 1000
+# Fewer atoms than this have their Gram matrix sooner than threads are started.
+GRAM_THREADS = 512
+
+
+class LassoCoder:
+    """Lasso codes over a dictionary.
+
+    Parameters
+    ----------
+    atoms : (K, r)
+    samples : (n, d)
+        What is to be coded: a few of them choose the solver, their type bounds the tolerance.
+    reduce : callable
+        Takes samples to the coordinates of the atoms: (m, d) -> (m, r).
+    threads : int
+        For the Gram matrix.
+    """
+
+    def __init__(
+        self,
+        atoms: Array,
+        samples: Array,
+        *,
+        alpha: float,
+        tol: float,
+        reduce: Callable[[Array], Array] | None = None,
+        solver: str = "auto",
+        max_iter: int = 10_000,
+        positive: bool = False,
+        threads: int = 1,
+    ) -> None:
+        self.atoms, self.reduce, self._threads = atoms, reduce, threads
+        self.tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
+        self.alpha, self.max_iter, self.positive = alpha, max_iter, positive
+        self._systems: dict[Any, tuple[Array, Array]] = {}
+        pilots = samples[np.unique(np.linspace(0, len(samples) - 1, 2 * PILOTS).astype(int))]
+        self._auto = solver == "auto"
+        self.solver = self._choose(pilots) if self._auto else solver
+        self._options: dict[str, Any] = {}
+        if self.solver == "admm":
+            G, rhs = self._products(pilots, np.float64)
+            self._options["penalty"] = find_penalty(G, rhs, alpha, positive)
+
+    def __call__(self, X: Array, start: Array | None = None) -> tuple[Array, Array, Array, Array]:
+        """Codes, gaps, iterations, and whether the gaps are small enough."""
+        sq_norms = squared_norms(X)
+        dtype, hopeless = self._precision(sq_norms), self._auto and self.solver == "admm"
+        most = min(self.max_iter, ADMM_ROUNDS) if hopeless else self.max_iter
+        codes, info = self._solve(X, sq_norms, dtype, self.solver, most, start, **self._options)
+        # Exact steps finish what ADMM has not; float64 what failed only by the rounding of float32.
+        late = ~info.converged & (hopeless | ((info.n_iter < most) & (dtype == np.float32)))
+        if not late.any():
+            return codes, info.gap, info.n_iter, info.converged
+        solver = "active_set" if self._auto else self.solver
+        again, last = self._solve(X[late], sq_norms[late], np.float64, solver, self.max_iter, codes[late])
+        codes = codes.astype(X.dtype, copy=False)
+        codes[late], info.gap[late], info.converged[late] = again, last.gap, last.converged
+        info.n_iter[late] += last.n_iter
+        return codes, info.gap, info.n_iter, info.converged
+
+    def _choose(self, pilots: Array) -> str:
+        """Exact steps, unless they need many rounds.
+
+        They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
+        then drives another out. That takes many atoms and a small alpha, so there is not always a need to try.
+        """
+        pilots = pilots[::2]
+        sq_norms = squared_norms(pilots)
+        dtype = self._precision(sq_norms)
+        _, rhs = self._products(pilots, dtype)
+        if len(self.atoms) <= PILOT_ROUNDS or self.alpha * DENSE > np.max(np.abs(rhs)):
+            return "active_set"
+        _, info = self._solve(pilots, sq_norms, dtype, "active_set", PILOT_ROUNDS, None)
+        return "active_set" if np.median(info.n_iter) < PILOT_ROUNDS else "admm"
+
+    def _precision(self, sq_norms: Array) -> Any:
+        """float32 if the tolerance allows it and its range holds the samples."""
+        low, high = SINGLE_PRECISION_RANGE
+        held = (sq_norms == 0) | ((sq_norms > low) & (sq_norms < high))
+        return np.float32 if self.tol >= SINGLE_PRECISION_TOL and held.all() else np.float64
+
+    def _solve(
+        self,
+        X: Array,
+        sq_norms: Array,
+        dtype: Any,
+        solver: str,
+        max_iter: int,
+        start: Array | None,
+        **options: Any,
+    ) -> tuple[Array, LassoInfo]:
+        options |= {"solver": solver, "max_iter": max_iter, "positive": self.positive, "start": start}
+        return lasso(*self._products(X, dtype), sq_norms, self.alpha, self.tol, **options)
+
+    def _products(self, X: Array, dtype: Any) -> tuple[Array, Array]:
+        """Gram matrix and correlations."""
+        if dtype not in self._systems:
+            atoms = self.atoms.astype(dtype, copy=False)
+            self._systems[dtype] = atoms, gram(atoms, self._threads)
+        atoms, G = self._systems[dtype]
+        X = np.ascontiguousarray(X, dtype=dtype)
+        return G, (X if self.reduce is None else self.reduce(X)) @ atoms.T
+
+
+class OMPCoder:
+    """Codes of orthogonal matching pursuit, in float64 whatever the data."""
+
+    solver, tol = "omp", None
+
+    def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
+        self.atoms = atoms.astype(np.float64, copy=False)
+        self.n_nonzero = n_nonzero
+        self._G = gram(self.atoms, threads)
+
+    def __call__(self, X: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
+        """Codes, gaps that are not known, atoms taken, and True."""
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        codes, n_iter = omp(self._G, X @ self.atoms.T, squared_norms(X), self.n_nonzero)
+        return codes, np.full(len(X), np.nan), n_iter, np.ones(len(X), dtype=bool)
+
+
+Coder = LassoCoder | OMPCoder
+
+
+def squared_norms(X: Array) -> Array:
+    """|x|^2 in float64; refuses numbers that are not finite, or too large to be squared."""
+    squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        row = int(np.flatnonzero(~np.isfinite(squares))[0])
+        reason = "squares overflow; scale it" if np.isfinite(X[row]).all() else "contains NaN or infinity"
+        raise ValueError(f"Row {row} of an array of shape {X.shape}: {reason}.")
+    return squares
+
+
+def gram(atoms: Array, threads: int = 1) -> Array:
+    """D D', the tiles of its lower triangle in threads."""
+    K = len(atoms)
+    if threads == 1 or K < GRAM_THREADS:
+        return atoms @ atoms.T
+    G = np.empty((K, K), dtype=atoms.dtype)
+    tiles = [slice(i, i + -(-K // 4)) for i in range(0, K, -(-K // 4))]
+
+    def fill(pair: tuple[slice, slice]) -> None:
+        rows, columns = pair
+        tile = atoms[rows] @ atoms[columns].T
+        G[rows, columns], G[columns, rows] = tile, tile.T
+
+    # Those off the diagonal first: BLAS needs half the time for a product with the transpose.
+    pairs = [(rows, columns) for i, rows in enumerate(tiles) for columns in tiles[:i]]
+    map_in_threads(fill, pairs + [(rows, rows) for rows in tiles], threads)
+    return G

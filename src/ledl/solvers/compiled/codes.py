@@ -1,0 +1,491 @@
+"""Codes of many samples over one dictionary, sample by sample, for NumPy arrays, compiled.
+
+The plain versions are `active_set_plain` and `coordinate_descent_plain` in `ledl.solvers.lasso`, and
+`omp_plain` in `ledl.solvers.omp`. All is in this one file because numba's cache looks only at the file of the
+function that it compiles: a change in an imported one would leave old machine code in use.
+
+The atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they come and go. With
+A these atoms, G_AA = L L' and v what their coefficients must satisfy, G_AA s = v, the state holds
+y = L^-1 v: an atom that enters adds one row to L and one number to y, and s is one triangular solve away.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ledl.arrays import Array
+from ledl.solvers.compiled.numba import FAST
+
+compiled = njit(cache=True, nogil=True, fastmath=FAST)
+# Calls with this many arrays cost as much as the work of a sparse code.
+inlined = njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+
+# An atom whose squared distance to the span of those in use is below this share of its squared norm cannot be
+# told from a combination of them: for a Gram matrix in float64, and in float32.
+DEPENDENT, DEPENDENT_FLOAT32 = 1e-12, 1e-5
+# Passes of coordinate descent over the atoms at work before all are looked at again.
+PASSES = 50
+# All bits of a float64 but that of the sign.
+ABSOLUTE = np.int64(2**63 - 1)
+
+
+class InUse(NamedTuple):
+    """The first k entries of each array are valid; k travels beside it."""
+
+    atoms: Array
+    s: Array  # coefficients
+    sign: Array
+    y: Array
+    L: Array  # rows of the triangle, one after the other: row a begins at a (a + 1) / 2
+
+
+@compiled
+def _nothing_in_use(size: int) -> InUse:
+    """Room for `size` atoms."""
+    return InUse(
+        np.empty(size, np.int64),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty((size + 1) * (size + 2) // 2),
+    )
+
+
+@inlined
+def _row(L: Array, a: int) -> Array:
+    """Row a of the triangle, and what follows it (a view: indices from 0 need no test for negative ones)."""
+    return L[a * (a + 1) // 2 :]
+
+
+@inlined
+def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float) -> bool:
+    """Atom j enters with coefficient 0; False, and k as before, if it depends on those in use."""
+    dependent = DEPENDENT if G.itemsize == 8 else DEPENDENT_FLOAT32
+    atoms, s, signs, y, L = used
+    new, g, square = _row(L, k), G[j], 0.0
+    for a in range(k):
+        row, value = _row(L, a), g[atoms[a]]
+        for m in range(a):
+            value -= row[m] * new[m]
+        value /= row[a]
+        new[a] = value
+        square += value * value
+        v -= value * y[a]
+    if g[j] - square <= dependent * g[j]:
+        return False
+    new[k] = np.sqrt(g[j] - square)
+    y[k] = v / new[k]
+    atoms[k], s[k], signs[k] = j, 0.0, sign
+    return True
+
+
+@compiled
+def _remove(used: InUse, k: int, first: int) -> int:
+    """The atom at place `first` leaves; rotations make the rest of L triangular again. The new k."""
+    atoms, s, sign, y, L = used
+    for a in range(first, k - 1):
+        atoms[a], s[a], sign[a] = atoms[a + 1], s[a + 1], sign[a + 1]
+        # Row a + 1 becomes row a; what it has beyond the diagonal is rotated away.
+        row = _row(L, a + 1)
+        norm = np.sqrt(row[a] * row[a] + row[a + 1] * row[a + 1])
+        cosine, sine = row[a] / norm, row[a + 1] / norm
+        row[a] = norm
+        y[a], y[a + 1] = cosine * y[a] + sine * y[a + 1], cosine * y[a + 1] - sine * y[a]
+        for m in range(a + 2, k):
+            row = _row(L, m)
+            row[a], row[a + 1] = cosine * row[a] + sine * row[a + 1], cosine * row[a + 1] - sine * row[a]
+    for a in range(first, k - 1):
+        row, below = _row(L, a), _row(L, a + 1)
+        for m in range(a + 1):
+            row[m] = below[m]
+    return k - 1
+
+
+@inlined
+def _solve_transposed(L: Array, v: Array, k: int) -> None:
+    """v <- L'^-1 v, by rows of L."""
+    for a in range(k - 1, -1, -1):
+        row = _row(L, a)
+        value = v[a] / row[a]
+        v[a] = value
+        for m in range(a):
+            v[m] -= row[m] * value
+
+
+@inlined
+def _less_rows(base: Array, weights: Array, rows: Array, index: Array, k: int, out: Array) -> None:
+    """out <- base - sum_a weights_a rows[index_a], a < k, four rows a pass to spare loads of `out`."""
+    for j in range(len(out)):
+        out[j] = base[j]
+    for a in range(0, k - 3, 4):
+        r0, r1, r2, r3 = rows[index[a]], rows[index[a + 1]], rows[index[a + 2]], rows[index[a + 3]]
+        w0, w1, w2, w3 = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
+        for j in range(len(out)):
+            out[j] -= w0 * r0[j] + w1 * r1[j] + w2 * r2[j] + w3 * r3[j]
+    for a in range(k - k % 4, k):
+        row, weight = rows[index[a]], weights[a]
+        for j in range(len(out)):
+            out[j] -= weight * row[j]
+
+
+@compiled
+def active_set(
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+    codes: Array,
+    gaps: Array,
+    n_iter: Array,
+) -> None:
+    """Codes of all samples, from the `codes` given; `codes`, `gaps` and `n_iter` are written."""
+    K = len(G)
+    used, c, target = _nothing_in_use(K), np.empty(K), np.empty(K)
+    steep, entering, barred = np.empty(K, np.int64), np.empty(K, np.int64), np.zeros(K, np.bool_)
+    for i in range(len(rhs)):
+        b = rhs[i]
+        k = _enter_all(G, used, b, codes[i], alpha, positive)
+        k, _ = _settle(used, k, target)
+        best, width, entered, any_barred = np.inf, 2, 0, False
+        for step in range(max_iter + 1):
+            n_iter[i] = step
+            _less_rows(b, used.s, G, used.atoms, k, c)
+            n, steepest = _steep(c, alpha, positive, steep)
+            gaps[i], primal = _gap(c, b, used, k, sq_norms[i], alpha, steepest)
+            if gaps[i] <= tol * sq_norms[i] / 2 or step == max_iter:
+                break
+            if primal < best:
+                best = primal
+                if any_barred:
+                    barred[:] = False
+                    any_barred = False
+            else:
+                # Rounding, or a tie: what entered last was of no use.
+                for e in range(entered):
+                    barred[entering[e]] = any_barred = True
+                width = 1
+            for a in range(k):
+                c[used.atoms[a]] = 0.0
+            entered = _steepest(c, steep, n, barred, alpha, width, entering)
+            if entered == 0:
+                break
+            k, thrown = _enter(G, used, b, alpha, c, entering, entered, k, target)
+            width = 2 * width if thrown == 0 else max(1, width // 2)
+        if any_barred:
+            barred[:] = False
+        codes[i] = 0.0
+        for a in range(k):
+            codes[i, used.atoms[a]] = used.s[a]
+
+
+@compiled
+def _enter_all(G: Array, used: InUse, b: Array, code: Array, alpha: float, positive: bool) -> int:
+    """The active set of a code to start from."""
+    k = 0
+    for j in range(len(code)):
+        if code[j] > 0 or (code[j] < 0 and not positive):
+            sign = np.sign(code[j])
+            if _append(G, used, k, j, sign, b[j] - alpha * sign):
+                used.s[k] = code[j]
+                k += 1
+    return k
+
+
+@inlined
+def _enter(
+    G: Array,
+    used: InUse,
+    b: Array,
+    alpha: float,
+    c: Array,
+    entering: Array,
+    entered: int,
+    k: int,
+    target: Array,
+) -> tuple[int, int]:
+    """Atoms enter with the signs of their correlations c; the new k, and how many left at once."""
+    for e in range(entered):
+        j = entering[e]
+        sign = np.sign(c[j])
+        v = b[j] - alpha * sign
+        if _append(G, used, k, j, sign, v):
+            k += 1
+        elif e == 0:
+            k = _exchange(G, used, k, j, sign, v, target)
+            break
+    return _settle(used, k, target)  # type: ignore[no-any-return]
+
+
+@inlined
+def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
+    """Minimise over the active atoms at their signs; what reaches zero on the way leaves.
+
+    Atoms at zero, which have just entered, leave together if they would turn at once: each of them alone would
+    lower the objective, not all together.
+    """
+    s, sign, thrown = used.s, used.sign, 0
+    while k > 0:
+        target[:k] = used.y[:k]
+        _solve_transposed(used.L, target, k)
+        step, first, stuck = 1.0, -1, 0
+        for a in range(k):
+            if target[a] * sign[a] <= 0:
+                if s[a] == 0:
+                    stuck += 1
+                elif s[a] / (s[a] - target[a]) < step or first < 0:
+                    step, first = s[a] / (s[a] - target[a]), a
+        if stuck > 0:
+            thrown += stuck
+            for a in range(k - 1, -1, -1):
+                if s[a] == 0 and target[a] * sign[a] <= 0:
+                    k = _remove(used, k, a)
+            continue
+        for a in range(k):
+            s[a] += step * (target[a] - s[a])
+        if first < 0:
+            break
+        k = _remove(used, k, first)
+    return k, thrown
+
+
+@compiled
+def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, w: Array) -> int:
+    """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
+    s, L = used.s, used.L
+    start = k * (k + 1) // 2
+    w[:k] = L[start : start + k]  # what `_append` left there: L^-1 times the correlations
+    _solve_transposed(L, w, k)
+    step, first = np.inf, -1
+    for a in range(k):
+        if s[a] * w[a] * sign > 0 and s[a] / (w[a] * sign) < step:
+            step, first = s[a] / (w[a] * sign), a
+    if first < 0:
+        return k
+    for a in range(k):
+        s[a] -= step * sign * w[a]
+    k = _remove(used, k, first)
+    if _append(G, used, k, j, sign, v):
+        s[k] = step * sign
+        k += 1
+    return k
+
+
+@inlined
+def _steep(c: Array, alpha: float, positive: bool, steep: Array) -> tuple[int, float]:
+    """The n atoms whose correlations exceed alpha, in `steep`; n, and the largest of them (alpha, if n = 0)."""
+    n, steepest = 0, alpha
+    for j in range(len(c)):
+        if abs(c[j]) > alpha and (c[j] > 0 or not positive):
+            steep[n] = j
+            n += 1
+            steepest = max(steepest, abs(c[j]))
+    return n, steepest
+
+
+@inlined
+def _gap(
+    c: Array, b: Array, used: InUse, k: int, sq_norm: float, alpha: float, steepest: float
+) -> tuple[float, float]:
+    """`ledl.objective.duality_gap` of one sample, and the primal objective."""
+    fitted = left = l1 = 0.0
+    for a in range(k):
+        j, s = used.atoms[a], used.s[a]
+        fitted += s * b[j]
+        left += s * c[j]
+        l1 += abs(s)
+    residual_sq, residual_x = max(sq_norm - fitted - left, 0.0), sq_norm - fitted
+    t = alpha / steepest
+    if t * residual_sq > residual_x:
+        t = max(residual_x / residual_sq, 0.0) if residual_sq > 0 else 0.0
+    primal = residual_sq / 2 + alpha * l1
+    return primal - t * residual_x + t * t * residual_sq / 2, primal
+
+
+@inlined
+def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width: int, entering: Array) -> int:
+    """The `width` steepest atoms that may enter, in `entering`, the best first; how many there are."""
+    left = 0
+    for e in range(n):
+        if abs(c[steep[e]]) > alpha and not barred[steep[e]]:
+            steep[left] = steep[e]
+            left += 1
+    for e in range(min(width, left)):
+        best, size = e, abs(c[steep[e]])
+        for f in range(e + 1, left):
+            if abs(c[steep[f]]) > size:
+                best, size = f, abs(c[steep[f]])
+        steep[e], steep[best] = steep[best], steep[e]
+        entering[e] = steep[e]
+    return min(width, left)
+
+
+@compiled
+def coordinate_descent(
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+    codes: Array,
+    gaps: Array,
+    n_iter: Array,
+) -> None:
+    """Codes of all samples, from the `codes` given; `n_iter` counts passes over the atoms at work."""
+    K = len(G)
+    used, c, steep = _nothing_in_use(K), np.empty(K), np.empty(K, np.int64)
+    at_work = np.zeros(K, np.bool_)
+    for i in range(len(rhs)):
+        b, passes = rhs[i], 0
+        k = _nonzeros_of(codes[i], positive, used, 0)
+        while True:
+            _less_rows(b, used.s, G, used.atoms, k, c)
+            n, steepest = _steep(c, alpha, positive, steep)
+            gaps[i], _ = _gap(c, b, used, k, sq_norms[i], alpha, steepest)
+            if gaps[i] <= tol * sq_norms[i] / 2 or passes == max_iter:
+                break
+            k = _put_to_work(used, k, steep, n, at_work)
+            # Half the gap, so that the rest of the atoms have their share of it.
+            most = min(max_iter - passes, PASSES)
+            passes += _descend(G, b, used, k, c, sq_norms[i], alpha, tol / 2, most, positive)
+        n_iter[i] = passes
+        codes[i] = 0.0
+        for a in range(k):
+            codes[i, used.atoms[a]] = used.s[a]
+
+
+@compiled
+def _nonzeros_of(code: Array, positive: bool, used: InUse, k: int) -> int:
+    for j in range(len(code)):
+        if code[j] > 0 or (code[j] < 0 and not positive):
+            used.atoms[k], used.s[k] = j, code[j]
+            k += 1
+    return k
+
+
+@compiled
+def _put_to_work(used: InUse, k: int, steep: Array, n: int, at_work: Array) -> int:
+    """Atoms at zero are laid off, those in `steep` set to work; the new k."""
+    kept = 0
+    for a in range(k):
+        if used.s[a] != 0:
+            used.atoms[kept], used.s[kept] = used.atoms[a], used.s[a]
+            at_work[used.atoms[a]] = True
+            kept += 1
+    k = kept
+    for e in range(n):
+        if not at_work[steep[e]]:
+            used.atoms[k], used.s[k] = steep[e], 0.0
+            k += 1
+    for a in range(kept):
+        at_work[used.atoms[a]] = False
+    return k
+
+
+@compiled
+def _descend(
+    G: Array,
+    b: Array,
+    used: InUse,
+    k: int,
+    c: Array,
+    sq_norm: float,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+) -> int:
+    """Passes over the k atoms at work until their own gap is small; c is kept up for them alone."""
+    atoms, s = used.atoms, used.s
+    for passes in range(1, max_iter + 1):
+        for a in range(k):
+            g = G[atoms[a]]
+            square = g[atoms[a]]
+            value = c[atoms[a]] + square * s[a]
+            new = max(value - alpha, 0.0)
+            if value < -alpha and not positive:
+                new = value + alpha
+            change = new / square - s[a] if square > 0 else 0.0
+            if change != 0:
+                for e in range(k):
+                    c[atoms[e]] -= change * g[atoms[e]]
+                s[a] = new / square
+        steepest = alpha
+        for a in range(k):
+            steepest = max(steepest, c[atoms[a]] if positive else abs(c[atoms[a]]))
+        if _gap(c, b, used, k, sq_norm, alpha, steepest)[0] <= tol * sq_norm / 2:
+            return passes
+    return max_iter
+
+
+@compiled
+def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_iter: Array) -> None:
+    """Orthogonal matching pursuit; `codes` must be zero.
+
+    Row m of T holds the correlations of all atoms with the m-th direction of the orthonormal basis that the
+    chosen atoms span, in turn: T[m, j] is both what an atom j that enters has along it, an entry of the
+    Cholesky factor, and what is taken from the correlations c when the residual loses that direction.
+    """
+    K = len(G)
+    T, c, weights = np.empty((n_nonzero, K)), np.empty(K), np.empty(n_nonzero)
+    atoms, in_turn, tried = np.empty(n_nonzero, np.int64), np.arange(n_nonzero), np.empty(K, np.int64)
+    for i in range(len(rhs)):
+        k, n_tried, left = 0, 0, sq_norms[i]
+        c[:] = rhs[i]
+        while k < n_nonzero and left > DEPENDENT * sq_norms[i]:
+            j = _largest(c)
+            if j < 0:
+                break
+            tried[n_tried] = j
+            n_tried += 1
+            square = G[j, j]
+            for m in range(k):
+                weights[m] = T[m, j]
+                square -= T[m, j] ** 2
+            if square > DEPENDENT * G[j, j]:
+                _less_rows(G[j], weights, T, in_turn, k, T[k])
+                y = _lose_direction(c, T[k], j, 1 / np.sqrt(square))
+                atoms[k], codes[i, j] = j, y
+                left -= y * y
+                k += 1
+            for e in range(n_tried):
+                c[tried[e]] = 0.0
+        n_iter[i] = k
+        # What `codes` holds is y: s = L'^-1 y, with L[a, m] = T[m, atoms[a]].
+        for a in range(k - 1, -1, -1):
+            value = codes[i, atoms[a]] / T[a, atoms[a]]
+            codes[i, atoms[a]] = value
+            for m in range(a):
+                codes[i, atoms[m]] -= T[m, atoms[a]] * value
+
+
+@inlined
+def _lose_direction(c: Array, direction: Array, j: int, scale: float) -> float:
+    """The direction gets norm 1; the residual loses it, and what it had along it is given back."""
+    y = c[j] * scale
+    for a in range(len(c)):
+        direction[a] *= scale
+        c[a] -= y * direction[a]
+    return y  # type: ignore[no-any-return]
+
+
+@inlined
+def _largest(c: Array) -> int:
+    """The place of the largest correlation, or -1 if they are all zero.
+
+    Read as integers, absolute values of floats have the same order; and only maxima of integers are vectorised.
+    """
+    bits, largest = c.view(np.int64), np.int64(0)
+    for j in range(len(bits)):
+        largest = max(largest, bits[j] & ABSOLUTE)
+    for j in range(len(bits)):
+        if largest > 0 and bits[j] & ABSOLUTE == largest:
+            return j
+    return -1

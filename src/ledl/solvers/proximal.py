@@ -1,0 +1,245 @@
+"""Lasso codes by steps of all coefficients of all samples at once: the shape that BLAS and GPUs want.
+
+Both methods are for one Gram matrix (K, K) and samples (n, K), and drop samples as they finish. What they take
+and give is said in `ledl.solvers.lasso`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ledl.arrays import Array, add_to_diagonal, cholesky, cholesky_solve, namespace
+from ledl.objective import duality_gap
+
+# Iterations between two looks at the gaps.
+CHECK = 10
+RELAXATION = 1.7
+# What the penalty is in units of alpha k / |s|_1; the samples that tell, and the iterations after which they
+# do.
+FACTOR, PILOTS, SETTLING = 2.5, 16, (5, 10, 20, 40)
+# Penalties within this ratio need about as many iterations.
+CLOSE = 1.3
+
+
+def shrink(v: Array, threshold: float, positive: bool) -> Array:
+    """argmin_s 1/2 |s - v|^2 + threshold |s|_1, the soft threshold."""
+    xp = namespace(v)
+    return xp.clip(v - threshold, 0, None) if positive else v - xp.clip(v, -threshold, threshold)
+
+
+def _iterate(
+    state: Any,
+    step: Callable[[Any], Any],
+    judge: Callable[[Any, bool], tuple[Any, Array, Array, Array]],
+    tol: float,
+    max_iter: int,
+) -> tuple[Array, Array, Array]:
+    """Steps until every sample has its gap. Codes, gaps, iterations.
+
+    `state` is a tuple of arrays, a row a sample, with ``sq_norms`` among them. `judge` takes it, and whether
+    this is the last look; it gives the state to go on with, which rows may be finished, and their codes and
+    gaps.
+    """
+    xp = namespace(state.sq_norms)
+    live, finished = xp.arange(state.sq_norms.shape[0]), []
+    for iteration in range(1, max_iter + 1):
+        state = step(state)
+        last = iteration == max_iter
+        if iteration % CHECK and not last:
+            continue
+        state, tried, codes, gap = judge(state, last)
+        if not xp.any(tried):
+            continue
+        done = (gap <= tol * state.sq_norms[tried] / 2) | last
+        steps = xp.full(gap.shape, iteration, dtype=xp.int64)
+        finished.append([x[done] for x in (live[tried], codes, gap, steps)])
+        keep = ~_spread(done, tried)
+        if not xp.any(keep):
+            break
+        live, state = live[keep], type(state)(*(x[keep] for x in state))
+    order, codes, gap, steps = (xp.concat(parts) for parts in zip(*finished, strict=True))
+    back = xp.argsort(order)
+    return tuple(xp.take(x, back, axis=0) for x in (codes, gap, steps))
+
+
+def _spread(values: Array, mask: Array) -> Array:
+    """An array of the mask's length with the values where it is true, and zero or False elsewhere."""
+    xp = namespace(values)
+    place = xp.clip(xp.cumulative_sum(xp.astype(mask, xp.int64)) - 1, 0, None)
+    return xp.where(mask, xp.take(values, place), xp.zeros_like(values[:1]))
+
+
+class _Fista(NamedTuple):
+    S: Array
+    Y: Array  # S, extrapolated
+    t: Array
+    rhs: Array
+    sq_norms: Array
+
+
+def fista(
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    codes: Array,
+    *,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+) -> tuple[Array, Array, Array]:
+    """Accelerated proximal gradient (Beck and Teboulle, 2009), each sample restarted when its step turns back.
+
+    s = shrink(y + (x - y D) D' / |G|, alpha / |G|),   y = s + (t_old - 1) / t (s - s_old)
+
+    The restart is the gradient scheme of O'Donoghue and Candès, 2015.
+    """
+    xp = namespace(rhs)
+    # The largest eigenvalue, with room for its rounding; all atoms may be zero.
+    size = float(xp.linalg.eigvalsh(G)[-1]) * (1 + 100 * float(xp.finfo(G.dtype).eps)) or 1.0
+
+    def step(now: _Fista) -> _Fista:
+        S = shrink(now.Y + (now.rhs - now.Y @ G) / size, alpha / size, positive)
+        change = S - now.S
+        back = xp.vecdot(now.Y - S, change)[:, None] > 0
+        t = xp.where(back, xp.ones_like(now.t), (1 + xp.sqrt(1 + 4 * now.t**2)) / 2)
+        momentum = xp.where(back, xp.zeros_like(t), (now.t - 1) / t)
+        return now._replace(S=S, Y=S + momentum * change, t=t)
+
+    def judge(now: _Fista, last: bool) -> tuple[_Fista, Array, Array, Array]:
+        gap = duality_gap(now.S, now.S @ G, now.rhs, now.sq_norms, alpha, positive)
+        return now, gap == gap, now.S, gap
+
+    state = _Fista(codes, codes, xp.ones_like(codes[:, :1]), rhs, sq_norms)
+    return _iterate(state, step, judge, tol, max_iter)
+
+
+class Penalty(NamedTuple):
+    """The weight rho of ADMM's quadratic term, and (G + rho I)^-1 in float64."""
+
+    rho: float
+    inverse: Array
+
+
+def with_penalty(G: Array, rho: float) -> Penalty:
+    """Factorise once; the inverse itself, since a product is faster than two triangular solves."""
+    xp = namespace(G)
+    identity = xp.eye(G.shape[0], dtype=xp.float64)
+    return Penalty(rho, xp.linalg.inv(xp.astype(G, xp.float64) + rho * identity))
+
+
+class _Admm(NamedTuple):
+    """In the form of Douglas and Rachford: v = S + multiplier / rho."""
+
+    v: Array
+    S: Array
+    Z: Array
+    ridge: Array  # rhs (G + rho I)^-1
+    rhs: Array
+    sq_norms: Array
+    aim: Array  # the relative gap of Z at which S is looked at
+
+
+def _admm_step(now: _Admm, M: Array, threshold: float, positive: bool) -> _Admm:
+    """One over-relaxed step, with M = rho (G + rho I)^-1 and the threshold alpha / rho.
+
+    S = argmin alpha |s|_1 + rho/2 |s - v|^2,   Z = argmin 1/2 |x - z D|^2 + rho/2 |z - (2 S - v)|^2
+    """
+    v = now.v + RELAXATION * (now.Z - now.S)
+    S = shrink(v, threshold, positive)
+    return now._replace(v=v, S=S, Z=(2 * S - v) @ M + now.ridge)
+
+
+def find_penalty(G: Array, rhs: Array, alpha: float, positive: bool) -> Penalty:
+    """rho = FACTOR alpha k / |s|_1, k the non-zeros of the codes that a few samples have so far.
+
+    The threshold of a step, alpha / rho, is then about the mean size |s|_1 / k of a coefficient: were it
+    smaller, coefficients would take many steps to die out, were it larger, many to grow.
+    """
+    xp = namespace(G)
+    rhs = xp.astype(rhs[: min(PILOTS, rhs.shape[0]), :], xp.float64)
+    penalty = with_penalty(G, float(xp.mean(xp.linalg.diagonal(G))) or 1.0)
+    zero, none = xp.zeros_like(rhs), xp.zeros(rhs.shape[0])
+    state = _Admm(zero, zero, zero, rhs @ penalty.inverse, rhs, none, none)
+    for iteration in range(1, SETTLING[-1] + 1):
+        rho = penalty.rho
+        state = _admm_step(state, rho * penalty.inverse, alpha / rho, positive)
+        l1 = float(xp.sum(xp.abs(state.S)))
+        better = FACTOR * alpha * int(xp.count_nonzero(state.S)) / l1 if l1 > 0 else rho
+        if iteration in SETTLING and not rho / CLOSE <= better <= rho * CLOSE:
+            penalty = with_penalty(G, better)
+            # The multiplier rho (v - S) stays what it is.
+            v = state.S + (state.v - state.S) * (rho / penalty.rho)
+            state = state._replace(v=v, Z=state.S, ridge=rhs @ penalty.inverse)
+    return penalty
+
+
+def admm(
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    codes: Array,
+    *,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+    penalty: Penalty | None = None,
+) -> tuple[Array, Array, Array]:
+    """Over-relaxed ADMM with one factorisation (Boyd et al., 2011).
+
+    The sparse iterate S fits the samples badly until the very end: its correlations are off by G times its
+    error. The dense one Z has correlations rhs - Z G = rho (Z - 2 S + v), nearly feasible early and known
+    without a product, so its gap is the one that is watched. When that is small enough, S is moved on its
+    support to the fit of Z (`_fit_on_support`), and what counts is the gap after that.
+    """
+    xp = namespace(rhs)
+    penalty = find_penalty(G, rhs, alpha, positive) if penalty is None else penalty
+    rho, G64 = penalty.rho, xp.astype(G, xp.float64, copy=False)
+    M = xp.astype(rho * penalty.inverse, rhs.dtype, copy=False)
+    # More than the rounding of G, so that the blocks of dependent atoms are positive definite.
+    mu = max(1e-8, G.shape[0] * float(xp.finfo(G.dtype).eps)) * float(xp.max(xp.linalg.diagonal(G)))
+
+    def judge(now: _Admm, last: bool) -> tuple[_Admm, Array, Array, Array]:
+        c = rho * (now.Z - 2 * now.S + now.v)
+        gap = duality_gap(now.Z, now.rhs - c, now.rhs, now.sq_norms, alpha, positive)
+        tried = (gap <= now.aim * now.sq_norms / 2) | last
+        S, c, b = (xp.astype(x[tried], xp.float64, copy=False) for x in (now.S, c, now.rhs))
+        codes = _fit_on_support(G64, S, b - c, mu, positive)
+        gap = duality_gap(codes, codes @ G64, b, now.sq_norms[tried], alpha, positive)
+        # Those that this does not finish are looked at again when Z is better.
+        now = now._replace(aim=xp.where(tried, now.aim / 4, now.aim))
+        return now, tried, xp.astype(codes, rhs.dtype, copy=False), gap
+
+    ridge = xp.astype(xp.astype(rhs, xp.float64, copy=False) @ penalty.inverse, rhs.dtype, copy=False)
+    multiplier = xp.clip(rhs - codes @ G, None if positive else -alpha, alpha)
+    aim = xp.full(rhs.shape[0], tol, dtype=sq_norms.dtype)
+    state = _Admm(codes + multiplier / rho, codes, codes, ridge, rhs, sq_norms, aim)
+    return _iterate(state, lambda now: _admm_step(now, M, alpha / rho, positive), judge, tol, max_iter)
+
+
+def _fit_on_support(G: Array, S: Array, fit: Array, mu: float, positive: bool) -> Array:
+    """Codes on the support of S, near S, with correlations s G near `fit`: (n, K).
+
+    A few steps of s_A += (fit - s G)_A (G_AA + mu I)^-1, A the support of a sample; the ridge mu is for
+    dependent atoms, and its effect dies out with the steps.
+    """
+    xp = namespace(S)
+    wrong, codes = fit - S @ G, [S[:0, :]]
+    for i in range(S.shape[0]):
+        on = S[i, :] != 0
+        A = xp.nonzero(on)[0]
+        if A.shape[0] == 0:
+            codes.append(S[i : i + 1, :])
+            continue
+        block = xp.take(xp.take(G, A, axis=0), A, axis=1)
+        factor = cholesky(add_to_diagonal(xp.asarray(block, copy=True), xp.full((1, 1), mu)))
+        left = xp.take(wrong[i : i + 1, :], A, axis=1)
+        change = xp.zeros_like(left)
+        for _ in range(3):
+            step = cholesky_solve(factor, xp.asarray(left, copy=True))
+            left, change = left - step @ block, change + step
+        codes.append((S[i, :] + _spread(change[0, :], on))[None, :])
+    moved = xp.concat(codes)
+    return xp.clip(moved, 0, None) if positive else moved

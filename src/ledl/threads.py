@@ -1,0 +1,87 @@
+"""Threads: BLAS's held to one, so that ours can each work on samples of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import Any, TypeVar
+
+import scipy.linalg  # noqa: F401  (its BLAS must be loaded before BLAS libraries are looked for)
+from threadpoolctl import ThreadpoolController
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Looking for the libraries takes milliseconds, setting their threads microseconds."""
+    return ThreadpoolController()
+
+
+class _BlasThreads:
+    """BLAS's threads, held at one while anybody asks for it.
+
+    The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
+    would restore what another had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limits: Any = None
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._limits = _controller().limit(limits=1, user_api="blas")
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    self._limits.restore_original_limits()
+
+
+one_blas_thread = _BlasThreads().one
+
+
+def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int) -> list[Result]:
+    """Results in the order of the tasks, the calling thread taking its share.
+
+    `work` should let go of the interpreter, as BLAS and compiled loops do.
+    """
+    n_helpers = min(n_threads, len(tasks)) - 1
+    if n_helpers <= 0:
+        return [work(task) for task in tasks]
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for number in range(len(tasks)):
+        waiting.put(number)
+    results: list[Any] = [None] * len(tasks)
+
+    def take_tasks() -> None:
+        try:
+            while True:
+                number = waiting.get_nowait()
+                results[number] = work(tasks[number])
+        except Empty:
+            return
+        except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
+            with suppress(Empty):
+                while True:
+                    waiting.get_nowait()
+            raise
+
+    with ThreadPoolExecutor(n_helpers) as pool:
+        helpers = [pool.submit(take_tasks) for _ in range(n_helpers)]
+        take_tasks()
+        for helper in helpers:
+            helper.result()
+    return results

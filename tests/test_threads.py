@@ -1,0 +1,50 @@
+"""Tasks in threads, and BLAS held to one of them."""
+
+import threading
+import time
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from ledl.threads import map_in_threads, one_blas_thread
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 8])
+def test_results_come_in_the_order_of_the_tasks(n_threads):
+    def work(task):
+        time.sleep(0.001 * (task % 3))
+        return task, threading.get_ident()
+
+    results = map_in_threads(work, list(range(20)), n_threads)
+    assert [task for task, _ in results] == list(range(20))
+    assert 1 <= len({thread for _, thread in results}) <= n_threads
+    assert map_in_threads(work, [], n_threads) == []
+
+
+@pytest.mark.parametrize("by_whom", ["caller", "helper"])
+def test_an_error_ends_the_rest(by_whom):
+    caller, done = threading.get_ident(), []
+
+    def work(task):
+        time.sleep(0.002)
+        if (threading.get_ident() == caller) == (by_whom == "caller"):
+            raise RuntimeError("this task")
+        done.append(task)
+
+    with pytest.raises(RuntimeError, match="this task"):
+        map_in_threads(work, list(range(1000)), 2)
+    assert len(done) < 10
+
+
+def test_blas_has_its_threads_back_when_the_last_holder_ends():
+    with threadpool_limits(2, "blas"):
+        outer = one_blas_thread()
+        with outer:
+            with one_blas_thread():
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
