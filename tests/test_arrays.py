@@ -90,3 +90,16 @@ def test_add_product_overwrites_a_numpy_array(rng):
 def test_a_matrix_that_is_not_positive_definite(xp):
     with pytest.raises(np.linalg.LinAlgError):
         arrays.cholesky(xp.asarray(-np.eye(3)))
+
+
+@pytest.mark.parametrize("size", [1, 5, 64])
+def test_positive_inverse(xp, size, rng):
+    A = rng.standard_normal((size, size + 3))
+    gram = A @ A.T + np.eye(size)
+    inverse = np.asarray(arrays.positive_inverse(xp.asarray(gram.copy())))
+    assert_allclose(inverse @ gram, np.eye(size), atol=1e-10)
+
+
+def test_positive_inverse_of_what_is_not_positive():
+    with pytest.raises(np.linalg.LinAlgError, match="leading 2 x 2"):
+        arrays.positive_inverse(np.diag([1.0, -1.0, 1.0]))

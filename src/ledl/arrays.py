@@ -134,6 +134,20 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
     return rhs
 
 
+def positive_inverse(matrix: Array) -> Array:
+    """Inverse of a positive definite (K, K); a NumPy `matrix` is overwritten."""
+    if not is_numpy(matrix):
+        return namespace(matrix).linalg.inv(matrix)
+    potrf, potri = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
+    factor, failed = potrf(matrix.T, lower=1, overwrite_a=1)
+    inverse, _ = potri(factor, lower=1, overwrite_c=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
+    # LAPACK fills one triangle.
+    lower = np.tril(inverse)
+    return lower + np.tril(inverse, -1).T
+
+
 def row_factorization(X: Array) -> tuple[Array, Array]:
     """X = R O, O with orthonormal rows: (n, d) -> (n, n), (n, d) for n <= d; a NumPy X is overwritten."""
     if not is_numpy(X):

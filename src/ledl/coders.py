@@ -10,7 +10,7 @@ import numpy as np
 from ledl.arrays import Array
 from ledl.solvers.lasso import FLOAT32_TOL, LassoInfo, lasso
 from ledl.solvers.omp import omp
-from ledl.solvers.proximal import find_penalty
+from ledl.solvers.proximal import PILOTS, find_penalty
 from ledl.threads import map_in_threads
 
 # From this tolerance on, products are made in float32: their rounding is small beside it.
@@ -19,7 +19,7 @@ SINGLE_PRECISION_TOL = 1e-4
 SINGLE_PRECISION_RANGE = 1e-24, 1e24
 # Samples that "auto" tries, the rounds in which exact steps must end for it to take them, and the ratio of the
 # largest alpha, at which codes are zero, to alpha, below which it does not try.
-PILOTS, PILOT_ROUNDS, DENSE = 8, 64, 64
+TRIED, PILOT_ROUNDS, DENSE = 4, 64, 64
 # Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
 ADMM_ROUNDS = 1000
 # Fewer atoms than this have their Gram matrix sooner than threads are started.
@@ -57,7 +57,7 @@ class LassoCoder:
         self.tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
         self.alpha, self.max_iter, self.positive = alpha, max_iter, positive
         self._systems: dict[Any, tuple[Array, Array]] = {}
-        pilots = samples[np.unique(np.linspace(0, len(samples) - 1, 2 * PILOTS).astype(int))]
+        pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
         self._auto = solver == "auto"
         self.solver = self._choose(pilots) if self._auto else solver
         self._options: dict[str, Any] = {}
@@ -68,15 +68,21 @@ class LassoCoder:
     def __call__(self, X: Array, start: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps, iterations, and whether the gaps are small enough."""
         sq_norms = squared_norms(X)
-        dtype, hopeless = self._precision(sq_norms), self._auto and self.solver == "admm"
-        most = min(self.max_iter, ADMM_ROUNDS) if hopeless else self.max_iter
-        codes, info = self._solve(X, sq_norms, dtype, self.solver, most, start, **self._options)
-        # Exact steps finish what ADMM has not; float64 what failed only by the rounding of float32.
-        late = ~info.converged & (hopeless | ((info.n_iter < most) & (dtype == np.float32)))
+        # With "auto", ADMM in float32 does the first part of the work and exact steps finish it.
+        in_parts = self._auto and self.solver == "admm"
+        tol = max(self.tol, SINGLE_PRECISION_TOL) if in_parts else self.tol
+        most = min(self.max_iter, ADMM_ROUNDS) if in_parts else self.max_iter
+        dtype = self._precision(sq_norms, tol)
+        codes, info = self._solve(X, sq_norms, dtype, tol, self.solver, most, start, **self._options)
+        # What failed only by the rounding of float32 is done again in float64.
+        failed = ~info.converged & (in_parts | ((info.n_iter < most) & (dtype == np.float32)))
+        late = failed | (tol > self.tol)
         if not late.any():
             return codes, info.gap, info.n_iter, info.converged
         solver = "active_set" if self._auto else self.solver
-        again, last = self._solve(X[late], sq_norms[late], np.float64, solver, self.max_iter, codes[late])
+        again, last = self._solve(
+            X[late], sq_norms[late], np.float64, self.tol, solver, self.max_iter, codes[late]
+        )
         codes = codes.astype(X.dtype, copy=False)
         codes[late], info.gap[late], info.converged[late] = again, last.gap, last.converged
         info.n_iter[late] += last.n_iter
@@ -88,33 +94,34 @@ class LassoCoder:
         They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
         then drives another out. That takes many atoms and a small alpha, so there is not always a need to try.
         """
-        pilots = pilots[::2]
+        pilots = pilots[:: max(1, len(pilots) // TRIED)]
         sq_norms = squared_norms(pilots)
-        dtype = self._precision(sq_norms)
+        dtype = self._precision(sq_norms, self.tol)
         _, rhs = self._products(pilots, dtype)
         if len(self.atoms) <= PILOT_ROUNDS or self.alpha * DENSE > np.max(np.abs(rhs)):
             return "active_set"
-        _, info = self._solve(pilots, sq_norms, dtype, "active_set", PILOT_ROUNDS, None)
+        _, info = self._solve(pilots, sq_norms, dtype, self.tol, "active_set", PILOT_ROUNDS, None)
         return "active_set" if np.median(info.n_iter) < PILOT_ROUNDS else "admm"
 
-    def _precision(self, sq_norms: Array) -> Any:
+    def _precision(self, sq_norms: Array, tol: float) -> Any:
         """float32 if the tolerance allows it and its range holds the samples."""
         low, high = SINGLE_PRECISION_RANGE
         held = (sq_norms == 0) | ((sq_norms > low) & (sq_norms < high))
-        return np.float32 if self.tol >= SINGLE_PRECISION_TOL and held.all() else np.float64
+        return np.float32 if tol >= SINGLE_PRECISION_TOL and held.all() else np.float64
 
     def _solve(
         self,
         X: Array,
         sq_norms: Array,
         dtype: Any,
+        tol: float,
         solver: str,
         max_iter: int,
         start: Array | None,
         **options: Any,
     ) -> tuple[Array, LassoInfo]:
         options |= {"solver": solver, "max_iter": max_iter, "positive": self.positive, "start": start}
-        return lasso(*self._products(X, dtype), sq_norms, self.alpha, self.tol, **options)
+        return lasso(*self._products(X, dtype), sq_norms, self.alpha, tol, **options)
 
     def _products(self, X: Array, dtype: Any) -> tuple[Array, Array]:
         """Gram matrix and correlations."""

@@ -238,9 +238,10 @@ def code_in_chunks(
         codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X[chunk], start)
         return finish(chunk, codes.astype(X.dtype, copy=False))
 
-    most = max(CHUNK // max(len(coder.atoms), X.shape[1]), CHUNK_ROWS)
-    share = max(-(-n // (CHUNKS_A_THREAD * threads)), CHUNK_ROWS) if threads > 1 else n
-    parts = map_in_threads(work, list(gen_batches(n, max(1, min(most, share)))), threads)
+    rows = max(CHUNK // max(len(coder.atoms), X.shape[1]), CHUNK_ROWS)
+    # As many chunks as threads, or several times that, lest some wait for others.
+    rounds = max(-(-n // (rows * threads)), min(n // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1)
+    parts = map_in_threads(work, list(gen_batches(n, -(-n // (rounds * threads)))), threads)
     gaps = None if isinstance(coder, OMPCoder) else gap
     return parts, CodingInfo(gaps, n_iter, None, converged, coder.tol, coder.solver)
 

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ledl.arrays import Array, add_to_diagonal, cholesky, cholesky_solve, namespace
+from ledl.arrays import (
+    Array,
+    add_to_diagonal,
+    cholesky,
+    cholesky_solve,
+    namespace,
+    positive_inverse,
+)
 from ledl.objective import duality_gap
+from ledl.solvers import compiled
 
 # Iterations between two looks at the gaps.
 CHECK = 10
-RELAXATION = 1.7
+RELAXATION = 1.8
 # What the penalty is in units of alpha k / |s|_1; the samples that tell, and the iterations after which they
 # do.
-FACTOR, PILOTS, SETTLING = 2.5, 16, (5, 10, 20, 40)
+FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
 # Penalties within this ratio need about as many iterations.
 CLOSE = 1.3
 
@@ -125,8 +133,7 @@ class Penalty(NamedTuple):
 def with_penalty(G: Array, rho: float) -> Penalty:
     """Factorise once; the inverse itself, since a product is faster than two triangular solves."""
     xp = namespace(G)
-    identity = xp.eye(G.shape[0], dtype=xp.float64)
-    return Penalty(rho, xp.linalg.inv(xp.astype(G, xp.float64) + rho * identity))
+    return Penalty(rho, positive_inverse(add_to_diagonal(xp.astype(G, xp.float64), xp.full((1, 1), rho))))
 
 
 class _Admm(NamedTuple):
@@ -146,9 +153,20 @@ def _admm_step(now: _Admm, M: Array, threshold: float, positive: bool) -> _Admm:
 
     S = argmin alpha |s|_1 + rho/2 |s - v|^2,   Z = argmin 1/2 |x - z D|^2 + rho/2 |z - (2 S - v)|^2
     """
-    v = now.v + RELAXATION * (now.Z - now.S)
+    reflect = compiled.find("reflect", now.v) or reflect_plain
+    v, S, reflected = reflect(now.v, now.S, now.Z, RELAXATION, threshold, positive)
+    Z = reflected @ M
+    Z += now.ridge
+    return now._replace(v=v, S=S, Z=Z)
+
+
+def reflect_plain(
+    v: Array, S: Array, Z: Array, relaxation: float, threshold: float, positive: bool
+) -> tuple[Array, Array, Array]:
+    """The new v, its soft threshold S, and 2 S - v."""
+    v = v + relaxation * (Z - S)
     S = shrink(v, threshold, positive)
-    return now._replace(v=v, S=S, Z=(2 * S - v) @ M + now.ridge)
+    return v, S, 2 * S - v
 
 
 def find_penalty(G: Array, rhs: Array, alpha: float, positive: bool) -> Penalty:
@@ -162,13 +180,15 @@ def find_penalty(G: Array, rhs: Array, alpha: float, positive: bool) -> Penalty:
     penalty = with_penalty(G, float(xp.mean(xp.linalg.diagonal(G))) or 1.0)
     zero, none = xp.zeros_like(rhs), xp.zeros(rhs.shape[0])
     state = _Admm(zero, zero, zero, rhs @ penalty.inverse, rhs, none, none)
+    M = penalty.rho * penalty.inverse
     for iteration in range(1, SETTLING[-1] + 1):
         rho = penalty.rho
-        state = _admm_step(state, rho * penalty.inverse, alpha / rho, positive)
+        state = _admm_step(state, M, alpha / rho, positive)
         l1 = float(xp.sum(xp.abs(state.S)))
         better = FACTOR * alpha * int(xp.count_nonzero(state.S)) / l1 if l1 > 0 else rho
         if iteration in SETTLING and not rho / CLOSE <= better <= rho * CLOSE:
             penalty = with_penalty(G, better)
+            M = better * penalty.inverse
             # The multiplier rho (v - S) stays what it is.
             v = state.S + (state.v - state.S) * (rho / penalty.rho)
             state = state._replace(v=v, Z=state.S, ridge=rhs @ penalty.inverse)
@@ -192,7 +212,7 @@ def admm(
     The sparse iterate S fits the samples badly until the very end: its correlations are off by G times its
     error. The dense one Z has correlations rhs - Z G = rho (Z - 2 S + v), nearly feasible early and known
     without a product, so its gap is the one that is watched. When that is small enough, S is moved on its
-    support to the fit of Z (`_fit_on_support`), and what counts is the gap after that.
+    support to the fit of Z (`_move_on_support`), and what counts is the gap after that.
     """
     xp = namespace(rhs)
     penalty = find_penalty(G, rhs, alpha, positive) if penalty is None else penalty
@@ -206,7 +226,8 @@ def admm(
         gap = duality_gap(now.Z, now.rhs - c, now.rhs, now.sq_norms, alpha, positive)
         tried = (gap <= now.aim * now.sq_norms / 2) | last
         S, c, b = (xp.astype(x[tried], xp.float64, copy=False) for x in (now.S, c, now.rhs))
-        codes = _fit_on_support(G64, S, b - c, mu, positive)
+        codes = S + _move_on_support(G, S, b - c - S @ G64, mu)
+        codes = xp.clip(codes, 0, None) if positive else codes
         gap = duality_gap(codes, codes @ G64, b, now.sq_norms[tried], alpha, positive)
         # Those that this does not finish are looked at again when Z is better.
         now = now._replace(aim=xp.where(tried, now.aim / 4, now.aim))
@@ -219,27 +240,26 @@ def admm(
     return _iterate(state, lambda now: _admm_step(now, M, alpha / rho, positive), judge, tol, max_iter)
 
 
-def _fit_on_support(G: Array, S: Array, fit: Array, mu: float, positive: bool) -> Array:
-    """Codes on the support of S, near S, with correlations s G near `fit`: (n, K).
+def _move_on_support(G: Array, S: Array, wrong: Array, mu: float) -> Array:
+    """Changes of codes S on their supports that move S G by nearly `wrong`: (n, K).
 
-    A few steps of s_A += (fit - s G)_A (G_AA + mu I)^-1, A the support of a sample; the ridge mu is for
-    dependent atoms, and its effect dies out with the steps.
+    A few steps of s_A += wrong_A (G_AA + mu I)^-1, A the support of a sample, in the precision of G; the ridge mu
+    is for dependent atoms, and its effect dies out with the steps, as that of rounding does.
     """
     xp = namespace(S)
-    wrong, codes = fit - S @ G, [S[:0, :]]
+    changes = [xp.zeros_like(S[:0, :])]
     for i in range(S.shape[0]):
         on = S[i, :] != 0
         A = xp.nonzero(on)[0]
         if A.shape[0] == 0:
-            codes.append(S[i : i + 1, :])
+            changes.append(xp.zeros_like(S[:1, :]))
             continue
         block = xp.take(xp.take(G, A, axis=0), A, axis=1)
-        factor = cholesky(add_to_diagonal(xp.asarray(block, copy=True), xp.full((1, 1), mu)))
-        left = xp.take(wrong[i : i + 1, :], A, axis=1)
+        factor = cholesky(add_to_diagonal(xp.asarray(block, copy=True), xp.full((1, 1), mu, dtype=G.dtype)))
+        left = xp.astype(xp.take(wrong[i : i + 1, :], A, axis=1), G.dtype)
         change = xp.zeros_like(left)
         for _ in range(3):
             step = cholesky_solve(factor, xp.asarray(left, copy=True))
             left, change = left - step @ block, change + step
-        codes.append((S[i, :] + _spread(change[0, :], on))[None, :])
-    moved = xp.concat(codes)
-    return xp.clip(moved, 0, None) if positive else moved
+        changes.append(_spread(xp.astype(change[0, :], S.dtype, copy=False), on)[None, :])
+    return xp.concat(changes)

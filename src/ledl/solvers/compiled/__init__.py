@@ -16,6 +16,7 @@ NUMPY_LOOPS = {
     "active_set": "codes",
     "coordinate_descent": "codes",
     "omp": "codes",
+    "reflect": "numba",
     "shrink": "numba",
     "update_block": "numba",
 }

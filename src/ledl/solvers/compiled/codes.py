@@ -60,7 +60,7 @@ def _row(L: Array, a: int) -> Array:
     return L[a * (a + 1) // 2 :]
 
 
-@inlined
+@compiled
 def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float) -> bool:
     """Atom j enters with coefficient 0; False, and k as before, if it depends on those in use."""
     dependent = DEPENDENT if G.itemsize == 8 else DEPENDENT_FLOAT32

@@ -138,3 +138,32 @@ def _shrink(
             change_sq += change * change
             nonzeros += z != 0
         scalars[p] = l1, multiplier, gap_sq, change_sq, nonzeros
+
+
+def reflect(
+    v: Array, S: Array, Z: Array, relaxation: float, threshold: float, positive: bool
+) -> tuple[Array, Array, Array]:
+    """`ledl.solvers.proximal.reflect_plain` for NumPy arrays, in one pass."""
+    new_v, new_S, reflected = np.empty_like(v), np.empty_like(v), np.empty_like(v)
+    arrays = (np.require(x, requirements=["C", "W"]).reshape(-1) for x in (v, S, Z, new_v, new_S, reflected))
+    lowest = -np.inf if positive else -threshold
+    _reflect(*arrays, *(v.dtype.type(x) for x in (relaxation, threshold, lowest)))
+    return new_v, new_S, reflected
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _reflect(
+    v: Array,
+    S: Array,
+    Z: Array,
+    new_v: Array,
+    new_S: Array,
+    reflected: Array,
+    relaxation: float,
+    threshold: float,
+    lowest: float,
+) -> None:
+    for i in range(len(v)):
+        value = v[i] + relaxation * (Z[i] - S[i])
+        s = value - min(max(value, lowest), threshold)
+        new_v[i], new_S[i], reflected[i] = value, s, s + s - value
