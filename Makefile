@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench benchcodes clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
@@ -31,6 +31,12 @@ bench: .venv/.ready  ## speed against the transcription of the paper, memory, im
 	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/import_time.py
+
+benchcodes: .venv/.ready  ## sparse codes against SPAMS, scikit-learn, celer and dictlearn (installs them)
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python benchmarks/coding.py random omp
+	$(BIN)/python benchmarks/coding_memory.py
+	$(BIN)/python benchmarks/first_call.py
 
 clean:  ## remove .venv, caches and the demo's pictures
 	rm -rf .venv .cache demo

@@ -10,9 +10,9 @@ from problems import unit
 
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 2.0])
-def test_shrink_minimises_its_definition(threshold, positive):
+def test_soft_threshold_minimises_its_definition(threshold, positive):
     values = np.linspace(-2, 2, 41)
-    for v, s in zip(values, proximal.shrink(values, threshold, positive), strict=True):
+    for v, s in zip(values, proximal.soft_threshold(values, threshold, positive), strict=True):
 
         def objective(x, v=v):
             return (x - v) ** 2 / 2 + threshold * abs(x)

@@ -16,7 +16,7 @@ import numpy as np
 from ledl.arrays import Array, namespace
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
-from ledl.solvers.proximal import admm, fista, shrink
+from ledl.solvers.proximal import admm, fista, soft_threshold
 
 # The smallest relative gap that float32 data can certify.
 FLOAT32_TOL = 1e-5
@@ -224,7 +224,7 @@ def coordinate_descent_plain(
     s, c = np.zeros_like(b), b.copy()
     for _ in range(max_iter):
         for j in np.flatnonzero(np.diag(G)):
-            new = shrink(c[j] + G[j, j] * s[j], alpha, positive) / G[j, j]
+            new = soft_threshold(c[j] + G[j, j] * s[j], alpha, positive) / G[j, j]
             c -= (new - s[j]) * G[j]
             s[j] = new
         gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]

@@ -48,6 +48,7 @@ from ledl.objective import part_norms
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
+from ledl.solvers.proximal import soft_threshold
 
 # (1) at Z costs a product with the data, so it is recorded only so often.
 OBJECTIVE_EVERY = 10
@@ -315,11 +316,6 @@ def targets(block: Block, problem: Problem, problems: tuple[int, ...]) -> Array:
     labels = take_rows(problem.label_targets, block.labels)
     parts = [xp.broadcast_to(part, (*problems, *part.shape[-2:])) for part in (block.X, labels)]
     return xp.concat(parts, axis=-1)
-
-
-def soft_threshold(V: Array, threshold: Array) -> Array:
-    """argmin_z 1/2 (z - v)^2 + threshold |z|, entry by entry."""
-    return V - namespace(V).clip(V, -threshold, threshold)
 
 
 def shrink_plain(

@@ -30,10 +30,9 @@ FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
 CLOSE = 1.3
 
 
-def shrink(v: Array, threshold: float, positive: bool) -> Array:
-    """argmin_s 1/2 |s - v|^2 + threshold |s|_1, the soft threshold."""
-    xp = namespace(v)
-    return xp.clip(v - threshold, 0, None) if positive else v - xp.clip(v, -threshold, threshold)
+def soft_threshold(v: Array, threshold: Any, positive: bool = False) -> Array:
+    """argmin_s 1/2 |s - v|^2 + threshold |s|_1, entry by entry."""
+    return v - namespace(v).clip(v, None if positive else -threshold, threshold)
 
 
 def _iterate(
@@ -99,7 +98,7 @@ def fista(
 ) -> tuple[Array, Array, Array]:
     """Accelerated proximal gradient (Beck and Teboulle, 2009), each sample restarted when its step turns back.
 
-    s = shrink(y + (x - y D) D' / |G|, alpha / |G|),   y = s + (t_old - 1) / t (s - s_old)
+    s = soft_threshold(y + (x - y D) D' / |G|, alpha / |G|),   y = s + (t_old - 1) / t (s - s_old)
 
     The restart is the gradient scheme of O'Donoghue and Candès, 2015.
     """
@@ -108,7 +107,7 @@ def fista(
     size = float(xp.linalg.eigvalsh(G)[-1]) * (1 + 100 * float(xp.finfo(G.dtype).eps)) or 1.0
 
     def step(now: _Fista) -> _Fista:
-        S = shrink(now.Y + (now.rhs - now.Y @ G) / size, alpha / size, positive)
+        S = soft_threshold(now.Y + (now.rhs - now.Y @ G) / size, alpha / size, positive)
         change = S - now.S
         back = xp.vecdot(now.Y - S, change)[:, None] > 0
         t = xp.where(back, xp.ones_like(now.t), (1 + xp.sqrt(1 + 4 * now.t**2)) / 2)
@@ -165,7 +164,7 @@ def reflect_plain(
 ) -> tuple[Array, Array, Array]:
     """The new v, its soft threshold S, and 2 S - v."""
     v = v + relaxation * (Z - S)
-    S = shrink(v, threshold, positive)
+    S = soft_threshold(v, threshold, positive)
     return v, S, 2 * S - v
 
 
@@ -243,8 +242,8 @@ def admm(
 def _move_on_support(G: Array, S: Array, wrong: Array, mu: float) -> Array:
     """Changes of codes S on their supports that move S G by nearly `wrong`: (n, K).
 
-    A few steps of s_A += wrong_A (G_AA + mu I)^-1, A the support of a sample, in the precision of G; the ridge mu
-    is for dependent atoms, and its effect dies out with the steps, as that of rounding does.
+    A few steps of s_A += wrong_A (G_AA + mu I)^-1, A the support of a sample, in the precision of G; the ridge
+    mu is for dependent atoms, and its effect dies out with the steps, as that of rounding does.
     """
     xp = namespace(S)
     changes = [xp.zeros_like(S[:0, :])]
