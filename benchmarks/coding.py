@@ -1,6 +1,6 @@
 """Codes per second: ledl.sparse_encode against SPAMS, scikit-learn, celer and dictlearn.
 
-    python benchmarks/coding.py [random|real|caltech|omp|warm ...] [--repeats 5] [--threads 2] [--fast]
+    python benchmarks/coding.py [random|real|caltech|omp|warm|auto ...] [--repeats 5] [--threads 2] [--fast]
 
 All in one process with the same number of threads, turn about, median of the turns. A turn is a while of runs
 that do not count, so that nobody pays for the idle threads, still spinning, and the cold caches of the one
@@ -269,7 +269,41 @@ def run_warm(options):
             print(f"| {name} ({len(D)}), {solver} | {1e3 * cold:.0f} | {1e3 * warm:.0f} | {cold / warm:.1f} |")
 
 
-RUNS = {"random": run_random, "real": run_real, "caltech": run_caltech, "omp": run_omp, "warm": run_warm}
+def run_auto(options):
+    """What "auto" takes where its constants were not chosen, and what it could have had."""
+    print(
+        "| cell | tol | non-zeros | exact steps, µs | ADMM, µs | auto, µs | auto took |\n|---|---|---|---|---|---|---|"
+    )
+    for name in ("digits", "aid", "caltech101"):
+        X, training, learnt = real_problem(name, n=200)
+        for kind, D in (("samples", training), ("LEDL", learnt)):
+            for power, tol in ((-5, 1e-4), (-9, 1e-4), (-9, 1e-6), (-13, 1e-4)):
+                settings = {"alpha": 2.0**power, "tol": tol, "n_jobs": options.threads, "return_info": True}
+                times = {}
+                for solver in ("active_set", "admm", "auto"):
+                    few = X[: 100 if len(D) > 500 and power < -5 else 200]
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        seconds, (_, info) = run_for(
+                            0.05, lambda: sparse_encode(few, D, solver=solver, **settings)
+                        )  # noqa: B023
+                    times[solver] = f"{1e6 * seconds / len(few):.0f}" + (
+                        "" if info.converged.all() else " (missed)"
+                    )
+                cell = f"{name}, {kind} ({len(D)}), 2^{power}"
+                print(
+                    f"| {cell} | {tol:.0e} | {info.n_nonzero.mean():.0f} | {' | '.join(times.values())} | {info.solver} |"
+                )
+
+
+RUNS = {
+    "random": run_random,
+    "real": run_real,
+    "caltech": run_caltech,
+    "omp": run_omp,
+    "warm": run_warm,
+    "auto": run_auto,
+}
 
 
 def main():

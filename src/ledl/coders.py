@@ -17,9 +17,11 @@ from ledl.threads import map_in_threads
 SINGLE_PRECISION_TOL = 1e-4
 # Squared norms that float32 can hold, with room for products of them.
 SINGLE_PRECISION_RANGE = 1e-24, 1e24
-# Samples that "auto" tries, the rounds in which exact steps must end for it to take them, and the ratio of the
-# largest alpha, at which codes are zero, to alpha, below which it does not try.
-TRIED, PILOT_ROUNDS, DENSE = 4, 64, 64
+# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for it to
+# take them: about as long as ADMM takes. Fewer samples would not pay for ADMM's inverse.
+TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
+# Codes are not dense where the largest alpha, at which they are zero, is less than so many times alpha.
+DENSE = 64
 # Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
 ADMM_ROUNDS = 1000
 # Fewer atoms than this have their Gram matrix sooner than threads are started.
@@ -59,7 +61,10 @@ class LassoCoder:
         self._systems: dict[Any, tuple[Array, Array]] = {}
         pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
         self._auto = solver == "auto"
-        self.solver = self._choose(pilots) if self._auto else solver
+        self.solver = solver
+        if self._auto:
+            worth = len(samples) >= FEW and len(atoms) > ROUNDS
+            self.solver = self._choose(pilots) if worth else "active_set"
         self._options: dict[str, Any] = {}
         if self.solver == "admm":
             G, rhs = self._products(pilots, np.float64)
@@ -92,16 +97,17 @@ class LassoCoder:
         """Exact steps, unless they need many rounds.
 
         They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
-        then drives another out. That takes many atoms and a small alpha, so there is not always a need to try.
+        then drives another out. That takes a small alpha, so there is not always a need to try.
         """
         pilots = pilots[:: max(1, len(pilots) // TRIED)]
         sq_norms = squared_norms(pilots)
         dtype = self._precision(sq_norms, self.tol)
         _, rhs = self._products(pilots, dtype)
-        if len(self.atoms) <= PILOT_ROUNDS or self.alpha * DENSE > np.max(np.abs(rhs)):
+        if self.alpha * DENSE > np.max(np.abs(rhs)):
             return "active_set"
-        _, info = self._solve(pilots, sq_norms, dtype, self.tol, "active_set", PILOT_ROUNDS, None)
-        return "active_set" if np.median(info.n_iter) < PILOT_ROUNDS else "admm"
+        rounds = max(ROUNDS, len(self.atoms) // ATOMS_A_ROUND)
+        _, info = self._solve(pilots, sq_norms, dtype, self.tol, "active_set", rounds, None)
+        return "active_set" if np.median(info.n_iter) < rounds else "admm"
 
     def _precision(self, sq_norms: Array, tol: float) -> Any:
         """float32 if the tolerance allows it and its range holds the samples."""
