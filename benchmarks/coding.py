@@ -14,6 +14,7 @@ The datasets (LEDL_DATA) are needed for `real` and `caltech`; peers: pip install
 """
 
 import argparse
+import functools
 import os
 import time
 import warnings
@@ -269,31 +270,30 @@ def run_warm(options):
             print(f"| {name} ({len(D)}), {solver} | {1e3 * cold:.0f} | {1e3 * warm:.0f} | {cold / warm:.1f} |")
 
 
+def solver_times(X, D, **settings):
+    """Microseconds a sample of exact steps, ADMM and "auto", marked where the gap was missed; and the last info."""
+    times = []
+    for solver in ("active_set", "admm", "auto"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = functools.partial(sparse_encode, X, D, solver=solver, return_info=True, **settings)
+            seconds, (_, info) = run_for(0.05, run)
+        times.append(f"{1e6 * seconds / len(X):.0f}" + ("" if info.converged.all() else " (missed)"))
+    return " | ".join(times), info
+
+
 def run_auto(options):
     """What "auto" takes where its constants were not chosen, and what it could have had."""
-    print(
-        "| cell | tol | non-zeros | exact steps, µs | ADMM, µs | auto, µs | auto took |\n|---|---|---|---|---|---|---|"
-    )
+    print("| cell | tol | non-zeros | exact steps, µs | ADMM, µs | auto, µs | auto took |")
+    print("|---|---|---|---|---|---|---|")
     for name in ("digits", "aid", "caltech101"):
         X, training, learnt = real_problem(name, n=200)
         for kind, D in (("samples", training), ("LEDL", learnt)):
             for power, tol in ((-5, 1e-4), (-9, 1e-4), (-9, 1e-6), (-13, 1e-4)):
-                settings = {"alpha": 2.0**power, "tol": tol, "n_jobs": options.threads, "return_info": True}
-                times = {}
-                for solver in ("active_set", "admm", "auto"):
-                    few = X[: 100 if len(D) > 500 and power < -5 else 200]
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        seconds, (_, info) = run_for(
-                            0.05, lambda: sparse_encode(few, D, solver=solver, **settings)
-                        )  # noqa: B023
-                    times[solver] = f"{1e6 * seconds / len(few):.0f}" + (
-                        "" if info.converged.all() else " (missed)"
-                    )
+                few = X[: 100 if len(D) > 500 and power < -5 else 200]
+                times, info = solver_times(few, D, alpha=2.0**power, tol=tol, n_jobs=options.threads)
                 cell = f"{name}, {kind} ({len(D)}), 2^{power}"
-                print(
-                    f"| {cell} | {tol:.0e} | {info.n_nonzero.mean():.0f} | {' | '.join(times.values())} | {info.solver} |"
-                )
+                print(f"| {cell} | {tol:.0e} | {info.n_nonzero.mean():.0f} | {times} | {info.solver} |")
 
 
 RUNS = {

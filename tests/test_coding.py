@@ -202,7 +202,7 @@ def test_a_start_saves_iterations(problem):
     X, D = problem
     at_first, _ = sparse_encode(X, D, alpha=0.12, return_info=True)
     _, cold = sparse_encode(X, D, alpha=0.1, return_info=True)
-    for init in (at_first, scipy.sparse.csr_array(at_first)):
+    for init in (at_first, scipy.sparse.csr_array(at_first), at_first.tolist()):
         codes, warm = sparse_encode(X, D, alpha=0.1, init=init, return_info=True)
         assert warm.n_iter.sum() < cold.n_iter.sum()
         assert relative_gaps(X, D, codes, 0.1).max() <= 1e-6
@@ -225,14 +225,19 @@ def test_samples_that_miss_the_gap_are_counted_in_one_warning(problem):
     [
         ({}, "Give either alpha.*got alpha=None and n_nonzero_coefs=None"),
         ({"alpha": 0.1, "n_nonzero_coefs": 2}, "Give either alpha"),
-        ({"alpha": 0.0}, "alpha=0.0 must be a number greater than 0"),
-        ({"alpha": np.nan}, "alpha=nan must be a number greater than 0"),
-        ({"alpha": 0.1, "tol": -1}, "tol=-1 must be a number greater than 0"),
-        ({"alpha": 0.1, "max_iter": 1.5}, "max_iter=1.5 must be an integer"),
-        ({"n_nonzero_coefs": 0}, "n_nonzero_coefs=0 must be an integer"),
+        ({"alpha": 0.0}, "alpha=0.0 must be greater than 0 and finite"),
+        ({"alpha": np.nan}, "alpha=nan must be greater than 0 and finite"),
+        ({"alpha": np.inf}, "alpha=inf must be greater than 0 and finite"),
+        ({"alpha": np.ones(3)}, "alpha must be a number, not a ndarray"),
+        ({"alpha": 0.1, "tol": -1}, "tol=-1 must be greater than 0 and finite"),
+        ({"alpha": 0.1, "max_iter": 1.5}, "max_iter must be an integer, not a float"),
+        ({"alpha": 0.1, "n_jobs": "2"}, "n_jobs must be an integer, not a str"),
+        ({"n_nonzero_coefs": 0}, "n_nonzero_coefs=0 must be greater than 0"),
         ({"alpha": 0.1, "solver": "lars"}, "solver='lars' is unknown; choose one of auto, active_set, cd"),
-        ({"n_nonzero_coefs": 2, "positive": True}, "knows no solver, positive or init"),
-        ({"n_nonzero_coefs": 2, "solver": "cd"}, "knows no solver, positive or init"),
+        ({"alpha": 0.1, "solver": "omp"}, "give n_nonzero_coefs instead of alpha"),
+        ({"n_nonzero_coefs": 2, "positive": True}, "knows no positive"),
+        ({"n_nonzero_coefs": 2, "solver": "cd"}, "knows no solver"),
+        ({"alpha": 0.1, "init": np.full((300, 60), np.nan)}, "init contains NaN"),
         (
             {"alpha": 0.1, "init": np.zeros((2, 2))},
             r"init has shape \(2, 2\), but codes have shape \(300, 60\)",
@@ -244,23 +249,38 @@ def test_bad_arguments_are_named(problem, options, message):
         sparse_encode(*problem, **options)
 
 
-def test_bad_arrays_are_named(problem):
+def test_bad_arrays_are_named(problem, monkeypatch):
     X, D = problem
+    monkeypatch.setattr(coding, "CHUNK", 1)
+    monkeypatch.setattr(coding, "CHUNK_ROWS", 50)
     with pytest.raises(ValueError, match="X has 25 features and the dictionary 24"):
         sparse_encode(X, D[:, :-1], alpha=0.1)
-    with pytest.raises(ValueError, match="Expected 2D array"):
+    with pytest.raises(ValueError, match=r"X has shape \(25,\).*x.reshape\(1, -1\)"):
         sparse_encode(X[0], D, alpha=0.1)
+    with pytest.raises(ValueError, match=r"dictionary has shape \(0, 25\).*not empty"):
+        sparse_encode(X, D[:0], alpha=0.1)
     for bad in (np.nan, np.inf):
         samples, atoms = X.copy(), D.copy()
-        samples[7, 3] = atoms[5, 1] = bad
-        with pytest.raises(ValueError, match=r"Row 7.*contains NaN or infinity"):
+        samples[170, 3] = atoms[5, 1] = bad
+        with pytest.raises(ValueError, match=r"X contains NaN or infinity in row 170"):
             sparse_encode(samples, D, alpha=0.1)
-        with pytest.raises(ValueError, match=r"Row 5.*contains NaN or infinity"):
+        with pytest.raises(ValueError, match=r"dictionary contains NaN or infinity in row 5"):
             sparse_encode(X, atoms, alpha=0.1)
-        with pytest.raises(ValueError, match=r"Row 7.*contains NaN or infinity"):
+        with pytest.raises(ValueError, match=r"X contains NaN or infinity in row 170"):
             sparse_encode(samples, D, n_nonzero_coefs=2, n_jobs=2)
-    with pytest.raises(ValueError, match="squares overflow; scale it"):
-        sparse_encode(1e200 * X, D, alpha=0.1)
+    for scale in (1e200, 1e-200):
+        with pytest.raises(ValueError, match=r"X has numbers of size.*float64 cannot hold. Scale X"):
+            sparse_encode(scale * X, D, alpha=0.1)
+
+
+def test_sparse_codes_have_the_indices_that_scikit_learn_wants(problem):
+    codes = sparse_encode(*problem, alpha=0.1, sparse_output=True)
+    assert codes.indices.dtype == codes.indptr.dtype == np.int32
+
+
+def test_what_was_done_is_said_in_one_line(problem):
+    _, info = sparse_encode(*problem, alpha=0.1, return_info=True)
+    assert repr(info) == "CodingInfo(solver='active_set', tol=1e-06: 300 of 300 samples converged)"
 
 
 def test_nothing_is_said_where_nothing_is_wrong(problem):

@@ -17,8 +17,8 @@ from ledl.threads import map_in_threads
 SINGLE_PRECISION_TOL = 1e-4
 # Squared norms that float32 can hold, with room for products of them.
 SINGLE_PRECISION_RANGE = 1e-24, 1e24
-# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for it to
-# take them: about as long as ADMM takes. Fewer samples would not pay for ADMM's inverse.
+# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for it
+# to take them: about as long as ADMM takes. Fewer samples than `FEW` would not pay for ADMM's inverse.
 TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
 # Codes are not dense where the largest alpha, at which they are zero, is less than so many times alpha.
 DENSE = 64
@@ -70,9 +70,10 @@ class LassoCoder:
             G, rhs = self._products(pilots, np.float64)
             self._options["penalty"] = find_penalty(G, rhs, alpha, positive)
 
-    def __call__(self, X: Array, start: Array | None = None) -> tuple[Array, Array, Array, Array]:
+    def __call__(
+        self, X: Array, sq_norms: Array, start: Array | None = None
+    ) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps, iterations, and whether the gaps are small enough."""
-        sq_norms = squared_norms(X)
         # With "auto", ADMM in float32 does the first part of the work and exact steps finish it.
         in_parts = self._auto and self.solver == "admm"
         tol = max(self.tol, SINGLE_PRECISION_TOL) if in_parts else self.tol
@@ -100,7 +101,7 @@ class LassoCoder:
         then drives another out. That takes a small alpha, so there is not always a need to try.
         """
         pilots = pilots[:: max(1, len(pilots) // TRIED)]
-        sq_norms = squared_norms(pilots)
+        sq_norms = squared_norms(pilots, "X")
         dtype = self._precision(sq_norms, self.tol)
         _, rhs = self._products(pilots, dtype)
         if self.alpha * DENSE > np.max(np.abs(rhs)):
@@ -149,23 +150,31 @@ class OMPCoder:
         self.n_nonzero = n_nonzero
         self._G = gram(self.atoms, threads)
 
-    def __call__(self, X: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
+    def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps that are not known, atoms taken, and True."""
         X = np.ascontiguousarray(X, dtype=np.float64)
-        codes, n_iter = omp(self._G, X @ self.atoms.T, squared_norms(X), self.n_nonzero)
+        codes, n_iter = omp(self._G, X @ self.atoms.T, sq_norms, self.n_nonzero)
         return codes, np.full(len(X), np.nan), n_iter, np.ones(len(X), dtype=bool)
 
 
 Coder = LassoCoder | OMPCoder
 
 
-def squared_norms(X: Array) -> Array:
-    """|x|^2 in float64; refuses numbers that are not finite, or too large to be squared."""
+def squared_norms(X: Array, name: str, first: int = 0) -> Array:
+    """|x|^2 in float64 of the rows of `name` from `first` on.
+
+    Refuses numbers that are not finite, or so large or small that their squares are of no use.
+    """
     squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    if not np.isfinite(squares).all():
-        row = int(np.flatnonzero(~np.isfinite(squares))[0])
-        reason = "squares overflow; scale it" if np.isfinite(X[row]).all() else "contains NaN or infinity"
-        raise ValueError(f"Row {row} of an array of shape {X.shape}: {reason}.")
+    for row in np.flatnonzero(~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)):
+        if not np.isfinite(X[row]).all():
+            raise ValueError(f"{name} contains NaN or infinity in row {first + row}. Remove or replace it.")
+        if X[row].any():
+            size = np.abs(X[row]).max()
+            raise ValueError(
+                f"{name} has numbers of size {size:.0e} in row {first + row}, whose squares float64 cannot "
+                f"hold. Scale {name}, and alpha with it."
+            )
     return squares
 
 

@@ -31,13 +31,13 @@ class CodingInfo(NamedTuple):
     Attributes
     ----------
     gap : ndarray of shape (n_samples,), or None
-        Duality gaps; None for OMP, which minimises nothing that has one.
+        Duality gaps, on the scale of the objective; None for OMP, which minimises nothing that has one.
     n_iter : ndarray of shape (n_samples,)
         Iterations; for OMP atoms taken.
     n_nonzero : ndarray of shape (n_samples,)
         Non-zeros of the codes.
     converged : ndarray of shape (n_samples,)
-        Whether the gap is at most `tol` times half the squared norm of the sample.
+        Whether the gap is at most `tol` times half the squared norm of the sample; for OMP always.
     tol : float, or None
         The tolerance that was used: in float32 at least 1e-5.
     solver : str
@@ -50,6 +50,10 @@ class CodingInfo(NamedTuple):
     converged: Array
     tol: float | None
     solver: str
+
+    def __repr__(self) -> str:
+        done = f"{np.count_nonzero(self.converged)} of {len(self.converged)} samples converged"
+        return f"CodingInfo(solver={self.solver!r}, tol={self.tol}: {done})"
 
 
 def sparse_encode(
@@ -80,8 +84,8 @@ def sparse_encode(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Samples; float32 and float64 stay what they are, anything else becomes float64. A memory-mapped array is
-        read chunk by chunk.
+        Samples; float32 and float64 stay what they are, and so do codes, anything else becomes float64. A
+        memory-mapped array is read chunk by chunk.
 
     dictionary : array-like of shape (n_components, n_features)
         The atoms D. They need not have norm 1, but for OMP that is what makes their correlations comparable.
@@ -134,6 +138,16 @@ def sparse_encode(
     ConvergenceWarning
         If samples did not reach the gap, with their number.
 
+    Notes
+    -----
+    The first call on a machine compiles, for 5 to 10 seconds; later ones find the compiled code in numba's
+    cache, beside the package or where NUMBA_CACHE_DIR says. Where atoms are dependent, codes are not unique:
+    compare objectives.
+
+    See Also
+    --------
+    sklearn.decomposition.sparse_encode : Its ``lasso_lars``, ``lasso_cd`` and ``omp`` solve the same problems.
+
     Examples
     --------
     >>> import numpy as np
@@ -147,10 +161,11 @@ def sparse_encode(
     array([[3., 0.]])
     """
     X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
-    squared_norms(D)
+    squared_norms(D, "The dictionary")
+    init = _checked_init(init, (len(X), len(D)))
     _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
-    _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter)
-    _check_shapes(X, D, init)
+    _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
+    _check_features(X, D)
     threads = effective_n_jobs(n_jobs)
     with one_blas_thread():
         coder: Coder
@@ -163,7 +178,7 @@ def sparse_encode(
         codes: Any = np.empty((0 if sparse_output else len(X), len(D)), dtype=X.dtype)
         finish = _compressed if sparse_output else codes.__setitem__
         parts, info = code_in_chunks(coder, X, finish, threads, init=init)
-    warn_of_gaps(info, X, "Raise max_iter, tol or alpha.")
+    warn_of_gaps(info, X, "Raise max_iter, tol or alpha, or take another solver.")
     if sparse_output:
         codes = _assembled(parts, len(D), X.dtype)
     if not return_info:
@@ -179,7 +194,21 @@ def _checked(array: Array, name: str) -> Array:
     """
     if type(array) is np.ndarray and array.dtype in (np.float64, np.float32) and array.ndim == 2 and array.size:
         return array
+    shape = np.shape(array)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(
+            f"{name} has shape {shape}, but must be a matrix that is not empty, a row for each sample or atom. "
+            "Reshape one sample x with x.reshape(1, -1), and images with X.reshape(len(X), -1)."
+        )
     return check_array(array, dtype=[np.float64, np.float32], input_name=name)
+
+
+def _checked_init(init: Any, shape: tuple[int, int]) -> Any:
+    if init is None:
+        return None
+    if np.shape(init) != shape:
+        raise ValueError(f"init has shape {np.shape(init)}, but codes have shape {shape}.")
+    return check_array(init, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="init")
 
 
 def _check_choice(alpha: Any, n_nonzero: Any, solver: str, positive: bool, init: Any) -> None:
@@ -188,34 +217,39 @@ def _check_choice(alpha: Any, n_nonzero: Any, solver: str, positive: bool, init:
             "Give either alpha, for the lasso, or n_nonzero_coefs, for orthogonal matching pursuit; got "
             f"alpha={alpha} and n_nonzero_coefs={n_nonzero}."
         )
-    if solver != "auto" and solver not in SOLVERS:
-        raise ValueError(f"solver={solver!r} is unknown; choose one of {', '.join(['auto', *SOLVERS])}.")
-    if n_nonzero is not None and (positive or init is not None or solver != "auto"):
+    if solver not in ("auto", *SOLVERS):
         raise ValueError(
-            "Orthogonal matching pursuit (n_nonzero_coefs) knows no solver, positive or init; leave them out, "
-            "or give alpha for the lasso."
+            f"solver={solver!r} is unknown; choose one of {', '.join(['auto', *SOLVERS])} for the lasso, or "
+            "give n_nonzero_coefs instead of alpha for orthogonal matching pursuit."
         )
+    given = {"solver": solver != "auto", "positive": bool(positive), "init": init is not None}
+    for name in given:
+        if n_nonzero is not None and given[name]:
+            raise ValueError(
+                f"Orthogonal matching pursuit (n_nonzero_coefs) knows no {name}; leave it out, or give alpha for "
+                "the lasso."
+            )
 
 
 def _check_numbers(**numbers: Any) -> None:
     for name, value in numbers.items():
-        if value is None and name in ("alpha", "n_nonzero_coefs"):
+        if value is None and name in ("alpha", "n_nonzero_coefs", "n_jobs"):
             continue
-        whole = name in ("n_nonzero_coefs", "max_iter")
-        right: bool = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-        if not right or not 0 < float(value) < np.inf:
-            words = "an integer" if whole else "a number"
-            raise ValueError(f"{name}={value!r} must be {words} greater than 0.")
+        whole = name in ("n_nonzero_coefs", "max_iter", "n_jobs")
+        if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
+            raise ValueError(
+                f"{name} must be {'an integer' if whole else 'a number'}, not a {type(value).__name__}."
+            )
+        if name != "n_jobs" and not 0 < float(value) < np.inf:  # type: ignore[arg-type]
+            raise ValueError(f"{name}={value!r} must be greater than 0 and finite.")
 
 
-def _check_shapes(X: Array, D: Array, init: Any) -> None:
+def _check_features(X: Array, D: Array) -> None:
     if X.shape[1] != D.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features and the dictionary {D.shape[1]}: both must have the same. Rows are "
             "samples, and atoms; transpose what has them as columns."
         )
-    if init is not None and np.shape(init) != (len(X), len(D)):
-        raise ValueError(f"init has shape {np.shape(init)}, but codes have shape {(len(X), len(D))}.")
 
 
 def code_in_chunks(
@@ -233,9 +267,10 @@ def code_in_chunks(
     gap, n_iter, converged = np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool)
 
     def work(chunk: slice) -> Any:
+        sq_norms = squared_norms(X[chunk], "X", chunk.start)
         start: Any = None if init is None else init[chunk]
         start = start.toarray() if scipy.sparse.issparse(start) else start
-        codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X[chunk], start)
+        codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X[chunk], sq_norms, start)
         return finish(chunk, codes.astype(X.dtype, copy=False))
 
     rows = max(CHUNK // max(len(coder.atoms), X.shape[1]), CHUNK_ROWS)
@@ -280,7 +315,7 @@ def warn_of_gaps(info: CodingInfo, X: Array, advice: str) -> None:
     late = np.flatnonzero(~info.converged)
     if info.gap is None or not late.size:
         return
-    half = squared_norms(X[late]) / 2
+    half = squared_norms(X[late], "X") / 2
     warnings.warn(
         f"{late.size} of {len(X)} samples did not reach the duality gap asked for (tol={info.tol}, of half "
         f"their squared norm; the worst has {np.max(info.gap[late] / half):.1e}). {advice}",
@@ -300,5 +335,7 @@ def _compressed(chunk: slice, codes: Array) -> tuple[Array, Array, Array]:
 def _assembled(parts: list[tuple[Array, Array, Array]], n_atoms: int, dtype: Any) -> scipy.sparse.csr_array:
     counts, columns, values = (np.concatenate(x) for x in zip(*parts, strict=True))
     ends = np.concatenate([[0], np.cumsum(counts)])
+    if len(values) < np.iinfo(np.int32).max:  # what most of scikit-learn wants
+        ends = ends.astype(np.int32)
     shape = len(counts), n_atoms
     return scipy.sparse.csr_array((values.astype(dtype, copy=False), columns, ends), shape=shape)
