@@ -271,7 +271,7 @@ def run_warm(options):
 
 
 def solver_times(X, D, **settings):
-    """Microseconds a sample of exact steps, ADMM and "auto", marked where the gap was missed; and the last info."""
+    """Microseconds a sample of exact steps, ADMM and "auto", marked where a gap was missed; the last info."""
     times = []
     for solver in ("active_set", "admm", "auto"):
         with warnings.catch_warnings():

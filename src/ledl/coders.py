@@ -17,8 +17,8 @@ from ledl.threads import map_in_threads
 SINGLE_PRECISION_TOL = 1e-4
 # Squared norms that float32 can hold, with room for products of them.
 SINGLE_PRECISION_RANGE = 1e-24, 1e24
-# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for it
-# to take them: about as long as ADMM takes. Fewer samples than `FEW` would not pay for ADMM's inverse.
+# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for
+# it to take them: about as long as ADMM takes. Fewer samples than `FEW` would not pay for ADMM's inverse.
 TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
 # Codes are not dense where the largest alpha, at which they are zero, is less than so many times alpha.
 DENSE = 64

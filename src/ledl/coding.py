@@ -226,8 +226,8 @@ def _check_choice(alpha: Any, n_nonzero: Any, solver: str, positive: bool, init:
     for name in given:
         if n_nonzero is not None and given[name]:
             raise ValueError(
-                f"Orthogonal matching pursuit (n_nonzero_coefs) knows no {name}; leave it out, or give alpha for "
-                "the lasso."
+                f"Orthogonal matching pursuit (n_nonzero_coefs) knows no {name}; leave it out, or give alpha "
+                "for the lasso."
             )
 
 
