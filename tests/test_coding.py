@@ -64,7 +64,10 @@ quickly = settings(max_examples=200, deadline=None, derandomize=True)
 )
 def test_every_sample_reaches_its_gap(problem, power, tol, positive, dtype):
     X, D = (a.astype(dtype) for a in problem)
-    alpha = float(np.abs(X.astype(float) @ D.T.astype(float)).max() * 10**power) or 1.0
+    X64, D64 = X.astype(float), D.astype(float)
+    # Correlations of samples orthogonal to all atoms are rounding, and no alpha.
+    largest = max(np.abs(X64 @ D64.T).max(), 1e-6 * np.abs(X64).max() * np.abs(D64).max())
+    alpha = float(largest * 10**power) or 1.0
     S, info = sparse_encode(X, D, alpha=alpha, tol=tol, positive=positive, return_info=True)
     assert S.dtype == X.dtype
     assert info.converged.all()
@@ -292,3 +295,70 @@ def test_nothing_is_said_where_nothing_is_wrong(problem):
         sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="admm")
         sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="fista")
         sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="cd")
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_gaussian_codes_as_dense_as_the_dictionary_allows(solver, positive):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        D, X = rng.normal(size=(300, 60)), rng.normal(size=(40, 60))
+        for ratio in (1e-4, 1e-6):
+            alpha = ratio * np.abs(X @ D.T).max()
+            codes, info = sparse_encode(X, D, alpha=alpha, solver=solver, positive=positive, return_info=True)
+            assert info.converged.all()
+            assert relative_gaps(X, D, codes, alpha, positive).max() <= 1.01e-6
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 1e-5, 1e-7])
+def test_loose_tolerances_are_certified_truly_at_tiny_alphas(ratio, rng):
+    """Products in float32 round correlations by more than such an alpha."""
+    D = unit(rng.standard_normal((60, 64)))
+    X = rng.standard_normal((100, 64))
+    alpha = ratio * np.abs(X @ D.T).max()
+    codes, info = sparse_encode(X, D, alpha=alpha, tol=1e-4, return_info=True)
+    assert (relative_gaps(X, D, codes, alpha)[info.converged] <= 1e-4).all()
+    assert info.converged.all()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("ratio", [1e-4, 1e-8])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_admm_meets_no_singular_matrix(ratio, tol, positive):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        D = rng.normal(size=(20, 5))
+        D[3:6] = D[0] + 1e-6 * rng.normal(size=(3, 5))
+        X = rng.normal(size=(2, 5))
+        settings = {"alpha": ratio * np.abs(X @ D.T).max(), "tol": tol, "positive": positive, "max_iter": 200}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            codes = sparse_encode(X, D, solver="admm", **settings)
+        assert np.isfinite(codes).all()
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_a_start_on_zero_atoms_is_left(solver):
+    codes = sparse_encode(
+        [[1.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]], alpha=0.1, init=np.ones((1, 2)), solver=solver
+    )
+    np.testing.assert_allclose(codes, [[0.9, 0.0]], atol=1e-3)
+
+
+def test_codes_of_repeated_atoms_do_not_depend_on_threads(rng):
+    D = unit(rng.standard_normal((600, 40)))
+    D = np.concatenate([D, D[:50]])
+    X = rng.standard_normal((600, 40))
+    for options in ({"alpha": 1.0}, {"n_nonzero_coefs": 8}):
+        one, two = (sparse_encode(X, D, n_jobs=n_jobs, **options) for n_jobs in (1, 2))
+        np.testing.assert_allclose(one, two, atol=1e-10)
+
+
+def test_iterations_are_at_most_so_many(problem):
+    X, D = problem
+    for max_iter in (1, 5, 50):
+        for tol in (1e-3, 1e-6):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                _, info = sparse_encode(X, D, alpha=1e-6, tol=tol, max_iter=max_iter, return_info=True)
+            assert info.n_iter.max() <= max_iter

@@ -1,5 +1,6 @@
 """Tasks in threads, and BLAS held to one of them."""
 
+import queue
 import threading
 import time
 
@@ -38,6 +39,39 @@ def test_an_error_ends_the_rest(by_whom):
     with pytest.raises(RuntimeError, match="this task"):
         map_in_threads(work, list(range(1000)), 2)
     assert len(done) < 10
+
+
+def test_an_error_of_the_queue_is_an_error():
+    def work(task):
+        raise queue.Empty
+
+    with pytest.raises(queue.Empty):
+        map_in_threads(work, [1, 2, 3], 2)
+
+
+def test_blas_is_held_and_given_back_whichever_thread_asks_first_and_ends_last():
+    with threadpool_limits(2, "blas"):
+        first_is_in, second_is_in, may_end = threading.Event(), threading.Event(), threading.Event()
+        seen = []
+
+        def first():
+            with one_blas_thread():
+                seen.append(blas_threads())
+                first_is_in.set()
+                second_is_in.wait()
+            may_end.wait()  # alive until the second has ended
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        first_is_in.wait()
+        with one_blas_thread():
+            second_is_in.set()
+            time.sleep(0.05)
+            seen.append(blas_threads())
+        assert blas_threads() == {2}
+        may_end.set()
+        thread.join()
+        assert seen == [{1}, {1}]
 
 
 def test_blas_has_its_threads_back_when_the_last_holder_ends():

@@ -140,9 +140,9 @@ def positive_inverse(matrix: Array) -> Array:
         return namespace(matrix).linalg.inv(matrix)
     potrf, potri = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
     factor, failed = potrf(matrix.T, lower=1, overwrite_a=1)
-    inverse, _ = potri(factor, lower=1, overwrite_c=1)
     if failed:
         raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
+    inverse, _ = potri(factor, lower=1, overwrite_c=1)
     # LAPACK fills one triangle.
     lower = np.tril(inverse)
     return lower + np.tril(inverse, -1).T

@@ -59,12 +59,12 @@ class LassoCoder:
         self.tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
         self.alpha, self.max_iter, self.positive = alpha, max_iter, positive
         self._systems: dict[Any, tuple[Array, Array]] = {}
+        self._atom_squares = squared_norms(atoms, "The dictionary")
         pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
         self._auto = solver == "auto"
-        self.solver = solver
-        if self._auto:
-            worth = len(samples) >= FEW and len(atoms) > ROUNDS
-            self.solver = self._choose(pilots) if worth else "active_set"
+        self.solver = "active_set" if self._auto else solver
+        if self._auto and len(samples) >= FEW and len(atoms) > ROUNDS:
+            self.solver = self._choose(pilots)
         self._options: dict[str, Any] = {}
         if self.solver == "admm":
             G, rhs = self._products(pilots, np.float64)
@@ -82,17 +82,17 @@ class LassoCoder:
         codes, info = self._solve(X, sq_norms, dtype, tol, self.solver, most, start, **self._options)
         # What failed only by the rounding of float32 is done again in float64.
         failed = ~info.converged & (in_parts | ((info.n_iter < most) & (dtype == np.float32)))
-        late = failed | (tol > self.tol)
-        if not late.any():
-            return codes, info.gap, info.n_iter, info.converged
+        converged = info.gap <= self.tol * sq_norms / 2
+        late = ~converged & (failed | (tol > self.tol))
+        left = self.max_iter - int(np.max(info.n_iter[late], initial=0))
+        if not late.any() or left <= 0:
+            return codes, info.gap, info.n_iter, converged
         solver = "active_set" if self._auto else self.solver
-        again, last = self._solve(
-            X[late], sq_norms[late], np.float64, self.tol, solver, self.max_iter, codes[late]
-        )
+        again, last = self._solve(X[late], sq_norms[late], np.float64, self.tol, solver, left, codes[late])
         codes = codes.astype(X.dtype, copy=False)
-        codes[late], info.gap[late], info.converged[late] = again, last.gap, last.converged
+        codes[late], info.gap[late], converged[late] = again, last.gap, last.converged
         info.n_iter[late] += last.n_iter
-        return codes, info.gap, info.n_iter, info.converged
+        return codes, info.gap, info.n_iter, converged
 
     def _choose(self, pilots: Array) -> str:
         """Exact steps, unless they need many rounds.
@@ -111,10 +111,12 @@ class LassoCoder:
         return "active_set" if np.median(info.n_iter) < rounds else "admm"
 
     def _precision(self, sq_norms: Array, tol: float) -> Any:
-        """float32 if the tolerance allows it and its range holds the samples."""
+        """float32 if the tolerance allows it, its range holds all, and the solver does not creep to the end."""
+        if tol < SINGLE_PRECISION_TOL or self.solver in ("cd", "fista"):
+            return np.float64
         low, high = SINGLE_PRECISION_RANGE
-        held = (sq_norms == 0) | ((sq_norms > low) & (sq_norms < high))
-        return np.float32 if tol >= SINGLE_PRECISION_TOL and held.all() else np.float64
+        squares = np.concatenate([sq_norms, self._atom_squares])
+        return np.float32 if np.all((squares == 0) | ((squares > low) & (squares < high))) else np.float64
 
     def _solve(
         self,
@@ -147,7 +149,7 @@ class OMPCoder:
 
     def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
         self.atoms = atoms.astype(np.float64, copy=False)
-        self.n_nonzero = n_nonzero
+        self.n_nonzero = min(n_nonzero, *atoms.shape)
         self._G = gram(self.atoms, threads)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
@@ -179,9 +181,9 @@ def squared_norms(X: Array, name: str, first: int = 0) -> Array:
 
 
 def gram(atoms: Array, threads: int = 1) -> Array:
-    """D D', the tiles of its lower triangle in threads."""
+    """D D', the tiles of its lower triangle in threads; the same tiles, and so numbers, for any threads."""
     K = len(atoms)
-    if threads == 1 or K < GRAM_THREADS:
+    if K < GRAM_THREADS:
         return atoms @ atoms.T
     G = np.empty((K, K), dtype=atoms.dtype)
     tiles = [slice(i, i + -(-K // 4)) for i in range(0, K, -(-K // 4))]

@@ -31,7 +31,8 @@ class CodingInfo(NamedTuple):
     Attributes
     ----------
     gap : ndarray of shape (n_samples,), or None
-        Duality gaps, on the scale of the objective; None for OMP, which minimises nothing that has one.
+        Duality gaps, on the scale of the objective, of the codes before they are rounded to the type of the
+        data; None for OMP, which minimises nothing that has one.
     n_iter : ndarray of shape (n_samples,)
         Iterations; for OMP atoms taken.
     n_nonzero : ndarray of shape (n_samples,)
@@ -161,7 +162,6 @@ def sparse_encode(
     array([[3., 0.]])
     """
     X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
-    squared_norms(D, "The dictionary")
     init = _checked_init(init, (len(X), len(D)))
     _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
@@ -170,8 +170,9 @@ def sparse_encode(
     with one_blas_thread():
         coder: Coder
         if alpha is not None:
+            most = min(max_iter, 2**31)  # what compiled loops can count
             coder = LassoCoder(
-                D, X, alpha=alpha, tol=tol, solver=solver, max_iter=max_iter, positive=positive, threads=threads
+                D, X, alpha=alpha, tol=tol, solver=solver, max_iter=most, positive=positive, threads=threads
             )
         else:
             coder = OMPCoder(D, n_nonzero_coefs, threads)
@@ -222,6 +223,8 @@ def _check_choice(alpha: Any, n_nonzero: Any, solver: str, positive: bool, init:
             f"solver={solver!r} is unknown; choose one of {', '.join(['auto', *SOLVERS])} for the lasso, or "
             "give n_nonzero_coefs instead of alpha for orthogonal matching pursuit."
         )
+    if not isinstance(positive, bool | np.bool_):
+        raise ValueError(f"positive={positive!r} must be True or False.")
     given = {"solver": solver != "auto", "positive": bool(positive), "init": init is not None}
     for name in given:
         if n_nonzero is not None and given[name]:
@@ -240,7 +243,8 @@ def _check_numbers(**numbers: Any) -> None:
             raise ValueError(
                 f"{name} must be {'an integer' if whole else 'a number'}, not a {type(value).__name__}."
             )
-        if name != "n_jobs" and not 0 < float(value) < np.inf:  # type: ignore[arg-type]
+        number: Any = value
+        if name != "n_jobs" and not 0 < number < np.inf:
             raise ValueError(f"{name}={value!r} must be greater than 0 and finite.")
 
 
@@ -315,7 +319,7 @@ def warn_of_gaps(info: CodingInfo, X: Array, advice: str) -> None:
     late = np.flatnonzero(~info.converged)
     if info.gap is None or not late.size:
         return
-    half = squared_norms(X[late], "X") / 2
+    half = np.maximum(squared_norms(X[late], "X") / 2, np.finfo(np.float64).tiny)
     warnings.warn(
         f"{late.size} of {len(X)} samples did not reach the duality gap asked for (tol={info.tol}, of half "
         f"their squared norm; the worst has {np.max(info.gap[late] / half):.1e}). {advice}",

@@ -37,7 +37,8 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     if not positive:
         correlation = xp.abs(correlation)
     steepest = xp.max(correlation, axis=-1)
-    tiny = xp.asarray(xp.finfo(S.dtype).smallest_normal, dtype=S.dtype)
-    t = xp.minimum(residual_x / xp.maximum(residual_sq, tiny), alpha / xp.maximum(steepest, tiny))
-    t = xp.maximum(t, xp.zeros_like(t))
+    # Below a correlation of alpha the best factor is at most 1, unless the code fits nothing: that is enough.
+    t = alpha / xp.maximum(steepest, xp.full_like(steepest, alpha))
+    best = xp.maximum(residual_x, xp.zeros_like(residual_x))
+    t = xp.where(t * residual_sq > best, best / xp.where(residual_sq > 0, residual_sq, 1.0), t)
     return residual_sq / 2 + alpha * l1 - t * residual_x + t * t * residual_sq / 2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, TypeVar
 
 import scipy.linalg  # noqa: F401  (its BLAS must be loaded before BLAS libraries are looked for)
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -23,11 +23,17 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def _let_any_thread_set() -> None:
+    """Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again."""
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
+
+
 class _BlasThreads:
     """BLAS's threads, held at one while anybody asks for it.
 
     The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
-    would restore what another had set.
+    would restore what another had set. The last to end need not be the first to have asked.
     """
 
     def __init__(self) -> None:
@@ -39,6 +45,7 @@ class _BlasThreads:
     def one(self) -> Iterator[None]:
         with self._lock:
             if self._holders == 0:
+                _let_any_thread_set()
                 self._limits = _controller().limit(limits=1, user_api="blas")
             self._holders += 1
         try:
@@ -47,7 +54,9 @@ class _BlasThreads:
             with self._lock:
                 self._holders -= 1
                 if self._holders == 0:
+                    _let_any_thread_set()
                     self._limits.restore_original_limits()
+                    _let_any_thread_set()
 
 
 one_blas_thread = _BlasThreads().one
@@ -67,17 +76,13 @@ def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_thre
     results: list[Any] = [None] * len(tasks)
 
     def take_tasks() -> None:
-        try:
-            while True:
-                number = waiting.get_nowait()
+        while (number := _next(waiting)) is not None:
+            try:
                 results[number] = work(tasks[number])
-        except Empty:
-            return
-        except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
-            with suppress(Empty):
-                while True:
-                    waiting.get_nowait()
-            raise
+            except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
+                while _next(waiting) is not None:
+                    pass
+                raise
 
     with ThreadPoolExecutor(n_helpers) as pool:
         helpers = [pool.submit(take_tasks) for _ in range(n_helpers)]
@@ -85,3 +90,10 @@ def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_thre
         for helper in helpers:
             helper.result()
     return results
+
+
+def _next(waiting: SimpleQueue[int]) -> int | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None

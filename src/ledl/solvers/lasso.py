@@ -103,17 +103,21 @@ def lasso(
             xp.reshape(xp.stack(list(parts)), (*problems, *parts[0].shape))
             for parts in zip(*results, strict=True)
         )
-    if single:
-        gap = gap + _rounding(G, codes, sq_norms)
+    if single or alpha**2 * tol < 1e3 * float(xp.finfo(rhs.dtype).eps) * float(xp.max(xp.linalg.diagonal(G))):
+        gap = gap + _rounding(G, codes, sq_norms, alpha)
     return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
 
 
-def _rounding(G: Array, codes: Array, sq_norms: Array) -> Array:
-    """How far rounding of G and rhs can move a gap: by |s|_1 times what it can move a correlation."""
+def _rounding(G: Array, codes: Array, sq_norms: Array, alpha: float) -> Array:
+    """How far rounding of correlations by delta can move a gap: by 2 |s|_1 delta + (delta / alpha)^2 |x|^2 / 2.
+
+    The second term is what the dual point loses when it is scaled into a box that is smaller by delta.
+    """
     xp = namespace(codes)
-    largest = xp.max(xp.linalg.diagonal(G), axis=-1)[..., None]
-    length = xp.sum(xp.abs(codes), axis=-1) * xp.sqrt(largest)
-    return float(xp.finfo(codes.dtype).eps) * length * (length + xp.sqrt(sq_norms))
+    largest = xp.sqrt(xp.max(xp.astype(xp.linalg.diagonal(G), xp.float64), axis=-1))[..., None]
+    l1 = xp.sum(xp.abs(xp.astype(codes, xp.float64)), axis=-1)
+    delta = float(xp.finfo(codes.dtype).eps) * largest * (largest * l1 + xp.sqrt(sq_norms))
+    return 2 * l1 * delta + (delta / alpha) ** 2 * sq_norms / 2
 
 
 def _compiled(

@@ -116,7 +116,7 @@ def fista(
 
     def judge(now: _Fista, last: bool) -> tuple[_Fista, Array, Array, Array]:
         gap = duality_gap(now.S, now.S @ G, now.rhs, now.sq_norms, alpha, positive)
-        return now, gap == gap, now.S, gap
+        return now, xp.ones_like(gap, dtype=xp.bool), now.S, gap
 
     state = _Fista(codes, codes, xp.ones_like(codes[:, :1]), rhs, sq_norms)
     return _iterate(state, step, judge, tol, max_iter)
@@ -130,9 +130,21 @@ class Penalty(NamedTuple):
 
 
 def with_penalty(G: Array, rho: float) -> Penalty:
-    """Factorise once; the inverse itself, since a product is faster than two triangular solves."""
+    """Factorise once; the inverse itself, since a product is faster than two triangular solves.
+
+    A rho below the rounding of G is raised to it.
+    """
     xp = namespace(G)
+    rho = max(rho, _ridge(G))
     return Penalty(rho, positive_inverse(add_to_diagonal(xp.astype(G, xp.float64), xp.full((1, 1), rho))))
+
+
+def _ridge(G: Array) -> float:
+    """More than the rounding of G, so that with it the Gram matrix of dependent atoms is positive definite."""
+    xp = namespace(G)
+    size: float = float(xp.max(xp.linalg.diagonal(G))) or 1.0
+    rows: int = max(G.shape[0], 100)
+    return rows * float(xp.finfo(G.dtype).eps) * size
 
 
 class _Admm(NamedTuple):
@@ -217,8 +229,7 @@ def admm(
     penalty = find_penalty(G, rhs, alpha, positive) if penalty is None else penalty
     rho, G64 = penalty.rho, xp.astype(G, xp.float64, copy=False)
     M = xp.astype(rho * penalty.inverse, rhs.dtype, copy=False)
-    # More than the rounding of G, so that the blocks of dependent atoms are positive definite.
-    mu = max(1e-8, G.shape[0] * float(xp.finfo(G.dtype).eps)) * float(xp.max(xp.linalg.diagonal(G)))
+    mu = max(_ridge(G), 1e-8 * float(xp.max(xp.linalg.diagonal(G))))
 
     def judge(now: _Admm, last: bool) -> tuple[_Admm, Array, Array, Array]:
         c = rho * (now.Z - 2 * now.S + now.v)

@@ -26,6 +26,8 @@ inlined = njit(cache=True, nogil=True, fastmath=FAST, inline="always")
 # An atom whose squared distance to the span of those in use is below this share of its squared norm cannot be
 # told from a combination of them: for a Gram matrix in float64, and in float32.
 DEPENDENT, DEPENDENT_FLOAT32 = 1e-12, 1e-5
+# Where steps by that measure get stuck, it is taken so much stricter, up to the last.
+STRICTER, STRICTEST = 1e3, 1e-3
 # Passes of coordinate descent over the atoms at work before all are looked at again.
 PASSES = 50
 # All bits of a float64 but that of the sign.
@@ -61,9 +63,8 @@ def _row(L: Array, a: int) -> Array:
 
 
 @compiled
-def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float) -> bool:
+def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float) -> bool:
     """Atom j enters with coefficient 0; False, and k as before, if it depends on those in use."""
-    dependent = DEPENDENT if G.itemsize == 8 else DEPENDENT_FLOAT32
     atoms, s, signs, y, L = used
     new, g, square = _row(L, k), G[j], 0.0
     for a in range(k):
@@ -148,10 +149,11 @@ def active_set(
     K = len(G)
     used, c, target = _nothing_in_use(K), np.empty(K), np.empty(K)
     steep, entering, barred = np.empty(K, np.int64), np.empty(K, np.int64), np.zeros(K, np.bool_)
+    kept = np.empty(K)
     for i in range(len(rhs)):
-        b = rhs[i]
-        k = _enter_all(G, used, b, codes[i], alpha, positive)
-        k, _ = _settle(used, k, target)
+        kept_gap = np.inf
+        b, dependent = rhs[i], DEPENDENT if G.itemsize == 8 else DEPENDENT_FLOAT32
+        k = _enter_all(G, used, b, codes[i], alpha, positive, dependent, target)
         best, width, entered, any_barred = np.inf, 2, 0, False
         for step in range(max_iter + 1):
             n_iter[i] = step
@@ -174,27 +176,54 @@ def active_set(
                 c[used.atoms[a]] = 0.0
             entered = _steepest(c, steep, n, barred, alpha, width, entering)
             if entered == 0:
-                break
-            k, thrown = _enter(G, used, b, alpha, c, entering, entered, k, target)
-            width = 2 * width if thrown == 0 else max(1, width // 2)
+                # Atoms were taken for independent that are not, to working precision: once more, stricter.
+                dependent *= STRICTER
+                if not any_barred or dependent > STRICTEST:
+                    break
+                _write(used, k, codes[i])
+                if gaps[i] < kept_gap:
+                    kept[:], kept_gap = codes[i], gaps[i]
+                k = _enter_all(G, used, b, codes[i], alpha, positive, dependent, target)
+                barred[:] = False
+                best, width, any_barred = np.inf, 2, False
+                continue
+            k, thrown = _enter(G, used, b, alpha, c, entering, entered, k, dependent, target)
+            width = min(2 * width, K) if thrown == 0 else max(1, width // 2)
         if any_barred:
             barred[:] = False
-        codes[i] = 0.0
-        for a in range(k):
-            codes[i, used.atoms[a]] = used.s[a]
+        _write(used, k, codes[i])
+        if kept_gap < gaps[i]:
+            codes[i], gaps[i] = kept, kept_gap
+
+
+@inlined
+def _write(used: InUse, k: int, code: Array) -> None:
+    for j in range(len(code)):
+        code[j] = 0.0
+    for a in range(k):
+        code[used.atoms[a]] = used.s[a]
 
 
 @compiled
-def _enter_all(G: Array, used: InUse, b: Array, code: Array, alpha: float, positive: bool) -> int:
-    """The active set of a code to start from."""
+def _enter_all(
+    G: Array,
+    used: InUse,
+    b: Array,
+    code: Array,
+    alpha: float,
+    positive: bool,
+    dependent: float,
+    target: Array,
+) -> int:
+    """The active set of a code to start from, and the minimum over it."""
     k = 0
     for j in range(len(code)):
         if code[j] > 0 or (code[j] < 0 and not positive):
             sign = np.sign(code[j])
-            if _append(G, used, k, j, sign, b[j] - alpha * sign):
+            if _append(G, used, k, j, sign, b[j] - alpha * sign, dependent):
                 used.s[k] = code[j]
                 k += 1
-    return k
+    return _settle(used, k, target)[0]  # type: ignore[no-any-return]
 
 
 @inlined
@@ -207,6 +236,7 @@ def _enter(
     entering: Array,
     entered: int,
     k: int,
+    dependent: float,
     target: Array,
 ) -> tuple[int, int]:
     """Atoms enter with the signs of their correlations c; the new k, and how many left at once."""
@@ -214,10 +244,10 @@ def _enter(
         j = entering[e]
         sign = np.sign(c[j])
         v = b[j] - alpha * sign
-        if _append(G, used, k, j, sign, v):
+        if _append(G, used, k, j, sign, v, dependent):
             k += 1
         elif e == 0:
-            k = _exchange(G, used, k, j, sign, v, target)
+            k = _exchange(G, used, k, j, sign, v, dependent, target)
             break
     return _settle(used, k, target)  # type: ignore[no-any-return]
 
@@ -255,7 +285,7 @@ def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
 
 
 @compiled
-def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, w: Array) -> int:
+def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float, w: Array) -> int:
     """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
     s, L = used.s, used.L
     start = k * (k + 1) // 2
@@ -270,7 +300,7 @@ def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, w: A
     for a in range(k):
         s[a] -= step * sign * w[a]
     k = _remove(used, k, first)
-    if _append(G, used, k, j, sign, v):
+    if _append(G, used, k, j, sign, v, dependent):
         s[k] = step * sign
         k += 1
     return k
@@ -356,9 +386,7 @@ def coordinate_descent(
             most = min(max_iter - passes, PASSES)
             passes += _descend(G, b, used, k, c, sq_norms[i], alpha, tol / 2, most, positive)
         n_iter[i] = passes
-        codes[i] = 0.0
-        for a in range(k):
-            codes[i, used.atoms[a]] = used.s[a]
+        _write(used, k, codes[i])
 
 
 @compiled
@@ -412,11 +440,12 @@ def _descend(
             new = max(value - alpha, 0.0)
             if value < -alpha and not positive:
                 new = value + alpha
-            change = new / square - s[a] if square > 0 else 0.0
+            new = new / square if square > 0 else 0.0
+            change = new - s[a]
             if change != 0:
                 for e in range(k):
                     c[atoms[e]] -= change * g[atoms[e]]
-                s[a] = new / square
+                s[a] = new
         steepest = alpha
         for a in range(k):
             steepest = max(steepest, c[atoms[a]] if positive else abs(c[atoms[a]]))
