@@ -19,9 +19,11 @@ from numba import njit
 from ledl.arrays import Array
 from ledl.solvers.compiled.numba import FAST
 
-compiled = njit(cache=True, nogil=True, fastmath=FAST)
+# Only what is called from Python is kept on disk: it contains what it calls.
+entry = njit(cache=True, nogil=True, fastmath=FAST)
+called = njit(nogil=True, fastmath=FAST)
 # Calls with this many arrays cost as much as the work of a sparse code.
-inlined = njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+inlined = njit(nogil=True, fastmath=FAST, inline="always")
 
 # An atom whose squared distance to the span of those in use is below this share of its squared norm cannot be
 # told from a combination of them: for a Gram matrix in float64, and in float32.
@@ -44,7 +46,7 @@ class InUse(NamedTuple):
     L: Array  # rows of the triangle, one after the other: row a begins at a (a + 1) / 2
 
 
-@compiled
+@called
 def _nothing_in_use(size: int) -> InUse:
     """Room for `size` atoms."""
     return InUse(
@@ -62,7 +64,7 @@ def _row(L: Array, a: int) -> Array:
     return L[a * (a + 1) // 2 :]
 
 
-@compiled
+@called
 def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float) -> bool:
     """Atom j enters with coefficient 0; False, and k as before, if it depends on those in use."""
     atoms, s, signs, y, L = used
@@ -83,7 +85,7 @@ def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, depend
     return True
 
 
-@compiled
+@called
 def _remove(used: InUse, k: int, first: int) -> int:
     """The atom at place `first` leaves; rotations make the rest of L triangular again. The new k."""
     atoms, s, sign, y, L = used
@@ -132,7 +134,7 @@ def _less_rows(base: Array, weights: Array, rows: Array, index: Array, k: int, o
             out[j] -= weight * row[j]
 
 
-@compiled
+@entry
 def active_set(
     G: Array,
     rhs: Array,
@@ -204,7 +206,7 @@ def _write(used: InUse, k: int, code: Array) -> None:
         code[used.atoms[a]] = used.s[a]
 
 
-@compiled
+@called
 def _enter_all(
     G: Array,
     used: InUse,
@@ -252,7 +254,7 @@ def _enter(
     return _settle(used, k, target)  # type: ignore[no-any-return]
 
 
-@inlined
+@called
 def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
     """Minimise over the active atoms at their signs; what reaches zero on the way leaves.
 
@@ -284,7 +286,7 @@ def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
     return k, thrown
 
 
-@compiled
+@called
 def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float, w: Array) -> int:
     """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
     s, L = used.s, used.L
@@ -355,7 +357,7 @@ def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width
     return min(width, left)
 
 
-@compiled
+@entry
 def coordinate_descent(
     G: Array,
     rhs: Array,
@@ -389,7 +391,7 @@ def coordinate_descent(
         _write(used, k, codes[i])
 
 
-@compiled
+@called
 def _nonzeros_of(code: Array, positive: bool, used: InUse, k: int) -> int:
     for j in range(len(code)):
         if code[j] > 0 or (code[j] < 0 and not positive):
@@ -398,7 +400,7 @@ def _nonzeros_of(code: Array, positive: bool, used: InUse, k: int) -> int:
     return k
 
 
-@compiled
+@called
 def _put_to_work(used: InUse, k: int, steep: Array, n: int, at_work: Array) -> int:
     """Atoms at zero are laid off, those in `steep` set to work; the new k."""
     kept = 0
@@ -417,7 +419,7 @@ def _put_to_work(used: InUse, k: int, steep: Array, n: int, at_work: Array) -> i
     return k
 
 
-@compiled
+@called
 def _descend(
     G: Array,
     b: Array,
@@ -454,7 +456,7 @@ def _descend(
     return max_iter
 
 
-@compiled
+@entry
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_iter: Array) -> None:
     """Orthogonal matching pursuit; `codes` must be zero.
 
