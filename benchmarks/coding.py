@@ -204,7 +204,7 @@ def run_real(options):
 
 def run_caltech(options):
     """The paper's weights for Caltech101; codes nearly as dense as the dictionary allows."""
-    X, _, D = real_problem("caltech101", n=1000, label_weight=2**-4, code_weight=2**-13, alpha=2**-14)
+    X, _, D = real_problem("caltech101", n=400, label_weight=2**-4, code_weight=2**-13, alpha=2**-14)
     print(HEADER)
     options = argparse.Namespace(**{**vars(options), "fast": True})  # the slow ones would take minutes
     for tol in (1e-4, 1e-6):
