@@ -20,7 +20,6 @@ from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
 from ledl.targets import atom_counts, expand_code_transform, reduce_code_transform
-from ledl.threads import one_blas_thread
 from problems import unit
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
@@ -387,11 +386,6 @@ def test_fits_in_threads_leave_blas_as_it_was(digits):
         Parallel(3, backend="threading")(fits)
         after = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     assert before == after
-
-
-def test_blas_has_one_thread_while_a_fit_of_few_atoms_runs():
-    with threadpool_limits(2, "blas"), one_blas_thread():
-        assert {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"} == {1}
 
 
 def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):

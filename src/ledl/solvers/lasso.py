@@ -103,7 +103,9 @@ def lasso(
             xp.reshape(xp.stack(list(parts)), (*problems, *parts[0].shape))
             for parts in zip(*results, strict=True)
         )
-    if single or alpha**2 * tol < 1e3 * float(xp.finfo(rhs.dtype).eps) * float(xp.max(xp.linalg.diagonal(G))):
+    # At its largest, with |s|_1 = |x|^2 / (2 alpha), rounding moves a correlation by so much of alpha.
+    ratio = float(xp.max(xp.linalg.diagonal(G))) ** 0.5 * float(xp.max(sq_norms)) ** 0.5 / alpha
+    if float(xp.finfo(rhs.dtype).eps) * ratio * (ratio / 2 + 1) > 1e-3 * tol:
         gap = gap + _rounding(G, codes, sq_norms, alpha)
     return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
 

@@ -23,8 +23,7 @@ from ledl.solvers import compiled
 # Iterations between two looks at the gaps.
 CHECK = 10
 RELAXATION = 1.8
-# What the penalty is in units of alpha k / |s|_1; the samples that tell, and the iterations after which they
-# do.
+# The penalty in units of alpha k / |s|_1; the samples that tell it, and the iterations after which they do.
 FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
 # Penalties within this ratio need about as many iterations.
 CLOSE = 1.3
@@ -199,7 +198,7 @@ def find_penalty(G: Array, rhs: Array, alpha: float, positive: bool) -> Penalty:
         better = FACTOR * alpha * int(xp.count_nonzero(state.S)) / l1 if l1 > 0 else rho
         if iteration in SETTLING and not rho / CLOSE <= better <= rho * CLOSE:
             penalty = with_penalty(G, better)
-            M = better * penalty.inverse
+            M = penalty.rho * penalty.inverse
             # The multiplier rho (v - S) stays what it is.
             v = state.S + (state.v - state.S) * (rho / penalty.rho)
             state = state._replace(v=v, Z=state.S, ridge=rhs @ penalty.inverse)
