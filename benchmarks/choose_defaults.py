@@ -1,6 +1,8 @@
-"""Evidence for the defaults of LEDLClassifier, from training samples alone.
+"""Evidence for the defaults of the classifiers, from training samples alone.
 
-    python benchmarks/choose_defaults.py weights|loop|stop [--datasets ...] [--jobs N]
+    python benchmarks/choose_defaults.py weights|loop|stop|src|crc|csdl|dksvd [--datasets ...] [--jobs N]
+
+The first three are of LEDLClassifier; that of D-KSVD is good for LC-KSVD, which is the same at another weight.
 
 For each dataset one training set is drawn (five samples a class, seed 0) and cross-validated inside: five
 folds, one sample a class left out in each. No test sample is looked at. Finished cells are kept in
@@ -17,7 +19,7 @@ from joblib import Memory, Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from ledl import LEDLClassifier
+from ledl import CRCClassifier, CSDLClassifier, DKSVDClassifier, LEDLClassifier, SRCClassifier
 from ledl.datasets import few_shot_splits, load
 
 DATASETS = ["digits", "usps", "yaleb", "pie", "ucmerced", "aid", "caltech101"]
@@ -46,11 +48,25 @@ STUDIES = {
     "loop": {**WEIGHTS, "init": ["class", "random"], "max_iter": [10, 30, 100, 300], "tol": [0.0]},
     # The stopping tolerance, likewise.
     "stop": {**WEIGHTS, "tol": [1e-5, 1e-4, 1e-3, 1e-2], "max_iter": [300]},
+    "src": {"alpha": powers(*range(-12, -1))},
+    "crc": {"rule": ["residual", "regularized"], "alpha": powers(*range(-12, 3))},
+    "csdl": {"alpha": powers(*range(-10, -2)), "max_iter": [10, 30, 100]},
+    "dksvd": {
+        "n_nonzero_coefs": [2, 3, 5, 7, 10, 15, 20, 30, 40],
+        "label_weight": powers(-6, -3, 0, 3),
+        "max_iter": [10, 30],
+    },
+}
+RIVALS = {
+    "src": SRCClassifier,
+    "crc": CRCClassifier,
+    "csdl": CSDLClassifier,
+    "dksvd": DKSVDClassifier,
 }
 
 
 @memory.cache
-def cross_validate(name, repeat, settings):
+def cross_validate(name, repeat, settings, method=LEDLClassifier):
     """Correct predictions, samples, and mean iterations of one cross-validation in the training set."""
     dataset = load(name)
     train, _ = next(few_shot_splits(dataset.target))
@@ -60,9 +76,12 @@ def cross_validate(name, repeat, settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for fit, held_out in folds.split(X, y):
-            model = LEDLClassifier(random_state=repeat, **settings).fit(X[fit], y[fit])
+            model = method(**settings)
+            if "random_state" in model.get_params():
+                model.set_params(random_state=repeat)
+            model.fit(X[fit], y[fit])
             right += int(np.sum(model.predict(X[held_out]) == y[held_out]))
-            n_iter.append(model.n_iter_)
+            n_iter.append(getattr(model, "n_iter_", 0))
     return right, len(y), float(np.mean(n_iter))
 
 
@@ -85,7 +104,8 @@ def main():
         for repeat in range(n_repeats(name))
         for settings in candidates
     ]
-    results = Parallel(options.jobs)(delayed(cross_validate)(*cell) for cell in cells)
+    method = RIVALS.get(options.study, LEDLClassifier)
+    results = Parallel(options.jobs)(delayed(cross_validate)(*cell, method) for cell in cells)
     rows = [
         {"dataset": name, **settings, "accuracy": 100 * right / total, "iterations": n_iter}
         for (name, _, settings), (right, total, n_iter) in zip(cells, results, strict=True)

@@ -61,3 +61,27 @@ def make_problem(class_counts, n_features, n_atoms, *, shuffled=False, seed=0):
     A = reduce_code_transform(unit(rng.random((n_atoms, n_atoms))), atom_classes)
     start = join(B, rng.random((n_atoms, c)), A)
     return Problem(X, labels, atom_classes, subspace, coordinates, start)
+
+
+class Recorder:
+    """A callback of scikit-learn's: what it is told, what it measures, and when it asks to stop."""
+
+    def __init__(self, measure, stop_after=None):
+        self.ended, self.measured, self.measure, self.stop_after = [], [], measure, stop_after
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+        self.final = fitted_estimator
+        if context.task_name == "iteration":
+            self.ended.append(context.task_id)
+            self.measured.append(self.measure(fitted_estimator, X, y))
+            return len(self.ended) == self.stop_after
+        return False

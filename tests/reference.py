@@ -1,4 +1,4 @@
-"""The paper's Algorithm 3, transcribed: the oracle that the solver is proven against.
+"""The paper's algorithms, transcribed: the oracles that the solvers are proven against.
 
 Samples and atoms are columns, as in the paper; the label-consistency transform A is the full
 K x K matrix; atoms are updated one by one. Where the paper is silent the decisions of
@@ -95,3 +95,59 @@ def ledl(
         theta = max(theta * theta_decay, theta_min)
         atom_update(X, H, Q, B, W, A, C)
         yield B, W, A, C, Z, L
+
+
+def src_residuals(X, labels, y, s):
+    """The paper's (2): what the samples of each class, as columns of X, leave of y with their codes."""
+    return np.array([np.sum((y - X[:, labels == c] @ s[labels == c]) ** 2) for c in range(labels.max() + 1)])
+
+
+def ksvd(Y, D, n_nonzero, n_iter, omp):
+    """K-SVD with the approximate atom update; `omp(D, y, n_nonzero)` codes one sample. D is overwritten.
+
+    Yields D and the codes after every iteration. A sample whose new code is worse keeps the old one; no atom
+    is replaced.
+    """
+    X = np.zeros((D.shape[1], Y.shape[1]))
+    for _ in range(n_iter):
+        for i in range(Y.shape[1]):
+            x = omp(D, Y[:, i], n_nonzero)
+            if np.sum((Y[:, i] - D @ x) ** 2) <= np.sum((Y[:, i] - D @ X[:, i]) ** 2):
+                X[:, i] = x
+        for k in range(D.shape[1]):
+            users = np.flatnonzero(X[k])
+            if users.size:
+                x = X[:, users].copy()
+                x[k] = 0
+                E = Y[:, users] - D @ x
+                d = E @ X[k, users]
+                D[:, k] = d / np.linalg.norm(d)
+                X[k, users] = E.T @ D[:, k]
+        yield D, X
+
+
+def lcksvd(X, labels, atom_classes, B, *, lam, omega, n_nonzero, n_iter, omp):
+    """The paper's Algorithm 2 from the class-wise dictionary B on, with the full Q and A: B, W, A, S."""
+    H = one_hot_columns(labels, labels.max() + 1)
+    Q = label_consistency_targets(labels, atom_classes)
+    S = np.stack([omp(B, x, n_nonzero) for x in X.T], axis=1)
+    inverse = np.linalg.inv(S @ S.T + np.eye(len(S)))
+    A, W = Q @ S.T @ inverse, H @ S.T @ inverse
+    D = np.concatenate([B, np.sqrt(omega) * A, np.sqrt(lam) * W])
+    Y = np.concatenate([X, np.sqrt(omega) * Q, np.sqrt(lam) * H])
+    *_, (D, S) = ksvd(Y, D / np.linalg.norm(D, axis=0), n_nonzero, n_iter, omp)
+    d, K = len(X), len(atom_classes)
+    B, A, W = D[:d], D[d : d + K] / np.sqrt(omega), D[d + K :] / np.sqrt(lam)
+    norms = np.linalg.norm(B, axis=0)
+    return B / norms, W / norms, A / norms, S * norms[:, None]
+
+
+def csdl(X, B, *, alpha, n_iter, lasso):
+    """Class-specific dictionary learning for the samples X of one class; `lasso(B, x, alpha)` codes one."""
+    for _ in range(n_iter):
+        S = np.stack([lasso(B, x, alpha) for x in X.T], axis=1)
+        for k in range(B.shape[1]):
+            others = S.copy()
+            others[k] = 0
+            B[:, k] = updated_column((X - B @ others) @ S[k], B[:, k], np.linalg.norm(X))
+    return B

@@ -11,13 +11,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ledl import datasets
     from ledl.coding import CodingInfo, sparse_encode
-    from ledl.estimators import LEDLClassifier
+    from ledl.estimators import (
+        KSVD,
+        CRCClassifier,
+        CSDLClassifier,
+        DKSVDClassifier,
+        LCKSVDClassifier,
+        LEDLClassifier,
+        SRCClassifier,
+    )
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["CodingInfo", "LEDLClassifier", "__version__", "datasets", "sparse_encode"]
+__all__ = [
+    "KSVD",
+    "CRCClassifier",
+    "CSDLClassifier",
+    "CodingInfo",
+    "DKSVDClassifier",
+    "LCKSVDClassifier",
+    "LEDLClassifier",
+    "SRCClassifier",
+    "__version__",
+    "datasets",
+    "sparse_encode",
+]
 
-_HOME = {"CodingInfo": "ledl.coding", "LEDLClassifier": "ledl.estimators", "sparse_encode": "ledl.coding"}
+_HOME = {
+    "CodingInfo": "ledl.coding",
+    "sparse_encode": "ledl.coding",
+    **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ledl.arrays import Array
+from ledl.arrays import Array, add_to_diagonal, cholesky, cholesky_solve
 from ledl.objective import duality_gap
-from ledl.solvers.lasso import FLOAT32_TOL, LassoInfo, lasso
+from ledl.solvers.lasso import LassoInfo, lasso
 from ledl.solvers.omp import omp
-from ledl.solvers.proximal import PILOTS, find_penalty
+from ledl.solvers.proximal import find_penalty
+from ledl.subspace import squared_norms
 from ledl.threads import map_in_threads
 
 # From this tolerance on, products are made in float32: their rounding is small beside it.
@@ -35,10 +35,12 @@ class LassoCoder:
     Parameters
     ----------
     atoms : (K, r)
-    samples : (n, d)
-        What is to be coded: a few of them choose the solver, their type bounds the tolerance.
-    reduce : callable
-        Takes samples to the coordinates of the atoms: (m, d) -> (m, r).
+    pilots : (m, r)
+        A few of the samples that are to be coded: they choose the solver.
+    sq_norms : (m,)
+        Their squared norms.
+    n_samples : int
+        How many are to be coded.
     threads : int
         For the Gram matrix.
     """
@@ -46,26 +48,25 @@ class LassoCoder:
     def __init__(
         self,
         atoms: Array,
-        samples: Array,
+        pilots: Array,
+        sq_norms: Array,
+        n_samples: int,
         *,
         alpha: float,
         tol: float,
-        reduce: Callable[[Array], Array] | None = None,
         solver: str = "auto",
         max_iter: int = 10_000,
         positive: bool = False,
         threads: int = 1,
     ) -> None:
-        self.atoms, self.reduce, self._threads = atoms, reduce, threads
-        self.tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
-        self.alpha, self.max_iter, self.positive = alpha, max_iter, positive
+        self.atoms, self._threads = atoms, threads
+        self.alpha, self.tol, self.max_iter, self.positive = alpha, tol, max_iter, positive
         self._systems: dict[Any, tuple[Array, Array]] = {}
         self._atom_squares = squared_norms(atoms, "The dictionary")
-        pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
         self._auto = solver == "auto"
         self.solver = "active_set" if self._auto else solver
-        if self._auto and len(samples) >= FEW and len(atoms) > ROUNDS:
-            self.solver = self._choose(pilots)
+        if self._auto and n_samples >= FEW and len(atoms) > ROUNDS:
+            self.solver = self._choose(pilots, sq_norms)
         self._options: dict[str, Any] = {}
         if self.solver == "admm":
             G, rhs = self._products(pilots, np.float64)
@@ -103,14 +104,14 @@ class LassoCoder:
             S, (G, rhs) = codes[unsure].astype(np.float64), self._products(X[unsure], np.float64)
             gap[unsure] = duality_gap(S, S @ G, rhs, sq_norms[unsure], self.alpha, self.positive)
 
-    def _choose(self, pilots: Array) -> str:
+    def _choose(self, pilots: Array, sq_norms: Array) -> str:
         """Exact steps, unless they need many rounds.
 
         They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
         then drives another out. That takes a small alpha, so there is not always a need to try.
         """
-        pilots = pilots[:: max(1, len(pilots) // TRIED)]
-        sq_norms = squared_norms(pilots, "X")
+        few = slice(None, None, max(1, len(pilots) // TRIED))
+        pilots, sq_norms = pilots[few], sq_norms[few]
         dtype = self._precision(sq_norms, self.tol)
         _, rhs = self._products(pilots, dtype)
         if self.alpha * DENSE > np.max(np.abs(rhs)):
@@ -148,7 +149,37 @@ class LassoCoder:
             self._systems[dtype] = atoms, gram(atoms, self._threads)
         atoms, G = self._systems[dtype]
         X = np.ascontiguousarray(X, dtype=dtype)
-        return G, (X if self.reduce is None else self.reduce(X)) @ atoms.T
+        return G, X @ atoms.T
+
+
+class RidgeCoder:
+    """Codes of ridge regression, argmin |x - s D|^2 + alpha |s|^2, by one product a sample.
+
+    With the atoms D as rows, s = x D' (D D' + alpha I)^-1 = x (D'D + alpha I)^-1 D': one factorisation, of the
+    smaller of the two matrices.
+    """
+
+    solver, tol = "ridge", None
+
+    def __init__(self, atoms: Array, alpha: float) -> None:
+        self.atoms = atoms
+        K, r = atoms.shape
+        G = atoms.T @ atoms if r < K else atoms @ atoms.T
+        try:
+            factor = cholesky(add_to_diagonal(G, np.full((1, 1), alpha, dtype=G.dtype)))
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"alpha={alpha} is so small that ridge codes over these atoms are not defined in {atoms.dtype} "
+                f"({error}). Raise alpha, or use float64."
+            ) from error
+        rows = np.ascontiguousarray(atoms if r < K else atoms.T)
+        solved = cholesky_solve(factor, rows.copy())
+        self._projection = np.ascontiguousarray(solved.T if r < K else solved)
+
+    def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
+        """Codes, gaps of none, iterations of which there are none, and True."""
+        n = len(X)
+        return X @ self._projection, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
 
 class OMPCoder:
@@ -168,25 +199,16 @@ class OMPCoder:
         return codes, np.full(len(X), np.nan), n_iter, np.ones(len(X), dtype=bool)
 
 
-Coder = LassoCoder | OMPCoder
+class Coder(Protocol):
+    """A dictionary made ready: samples in its coordinates, and their squared norms, to codes."""
 
+    atoms: Array
+    solver: str
 
-def squared_norms(X: Array, name: str, first: int = 0) -> Array:
-    """|x|^2 in float64 of the rows of `name` from `first` on.
+    @property
+    def tol(self) -> float | None: ...
 
-    Refuses numbers that are not finite, or so large or small that their squares are of no use.
-    """
-    squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    for row in np.flatnonzero(~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)):
-        if not np.isfinite(X[row]).all():
-            raise ValueError(f"{name} contains NaN or infinity in row {first + row}. Remove or replace it.")
-        if X[row].any():
-            size = np.abs(X[row]).max()
-            raise ValueError(
-                f"{name} has numbers of size {size:.0e} in row {first + row}, whose squares float64 cannot "
-                f"hold. Scale {name}, and alpha with it."
-            )
-    return squares
+    def __call__(self, X: Array, sq_norms: Array, start: Any = None) -> tuple[Array, Array, Array, Array]: ...
 
 
 def gram(atoms: Array, threads: int = 1) -> Array:

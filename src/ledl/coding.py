@@ -14,8 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
 from ledl.arrays import Array
-from ledl.coders import Coder, LassoCoder, OMPCoder, squared_norms
-from ledl.solvers.lasso import SOLVERS
+from ledl.coders import Coder, LassoCoder, OMPCoder
+from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS
+from ledl.solvers.proximal import PILOTS
+from ledl.subspace import IdentitySubspace, Subspace
 from ledl.threads import map_in_threads, one_blas_thread
 
 # Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
@@ -171,15 +173,17 @@ def sparse_encode(
         coder: Coder
         if alpha is not None:
             most = min(max_iter, 2**31)  # what compiled loops can count
-            coder = LassoCoder(
-                D, X, alpha=alpha, tol=tol, solver=solver, max_iter=most, positive=positive, threads=threads
-            )
+            options = {"solver": solver, "max_iter": most, "positive": positive, "threads": threads}
+            coder = lasso_coder(D, X, IdentitySubspace(), alpha=alpha, tol=tol, **options)
         else:
             coder = OMPCoder(D, n_nonzero_coefs, threads)
         codes: Any = np.empty((0 if sparse_output else len(X), len(D)), dtype=X.dtype)
-        finish = _compressed if sparse_output else codes.__setitem__
-        parts, info = code_in_chunks(coder, X, finish, threads, init=init)
-    warn_of_gaps(info, X, "Raise max_iter, tol or alpha, or take another solver.")
+
+        def finish(chunk: slice, part: Array, *samples: Array) -> Any:
+            return _compressed(part) if sparse_output else codes.__setitem__(chunk, part)
+
+        advice = "Raise max_iter, tol or alpha, or take another solver."
+        parts, info = code_in_chunks(coder, X, IdentitySubspace(), finish, threads, advice, init)
     if sparse_output:
         codes = _assembled(parts, len(D), X.dtype)
     if not return_info:
@@ -256,79 +260,99 @@ def _check_features(X: Array, D: Array) -> None:
         )
 
 
+def lasso_coder(
+    atoms: Array, samples: Array, space: Subspace, *, alpha: float, tol: float, **options: Any
+) -> LassoCoder:
+    """Lasso codes over atoms in the coordinates of `space`; float32 samples have at best `FLOAT32_TOL`."""
+    tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
+    pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
+    sq_norms = space.squared_norms(pilots)
+    return LassoCoder(atoms, space.reduce(pilots), sq_norms, len(samples), alpha=alpha, tol=tol, **options)
+
+
 def code_in_chunks(
     coder: Coder,
-    X: Array,
-    finish: Callable[[slice, Array], Any],
+    samples: Array,
+    space: Subspace,
+    finish: Callable[[slice, Array, Array, Array], Any],
     threads: int,
+    advice: str,
     init: Any = None,
 ) -> tuple[list[Any], CodingInfo]:
-    """What `finish` makes of each chunk's place and codes, in order; and what was done.
+    """What `finish` makes of each chunk: its place, codes, coordinates and squared norms; and what was done.
 
-    A chunk is worked on by one thread, products included.
+    A chunk is worked on by one thread, products included. One warning, with `advice`, for all samples that
+    missed the gap.
     """
-    n = len(X)
-    gap, n_iter, converged = np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool)
+    n = len(samples)
+    gap, squares = np.full(n, np.nan), np.empty(n)
+    n_iter, converged = np.zeros(n, np.int64), np.zeros(n, bool)
 
     def work(chunk: slice) -> Any:
-        sq_norms = squared_norms(X[chunk], "X", chunk.start)
+        sq_norms = space.squared_norms(samples[chunk], chunk.start)
+        X = space.reduce(samples[chunk])
         start: Any = None if init is None else init[chunk]
         start = start.toarray() if scipy.sparse.issparse(start) else start
-        codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X[chunk], sq_norms, start)
-        return finish(chunk, codes.astype(X.dtype, copy=False))
+        codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X, sq_norms, start)
+        squares[chunk] = sq_norms
+        return finish(chunk, codes.astype(samples.dtype, copy=False), X, sq_norms)
 
-    rows = max(CHUNK // max(len(coder.atoms), X.shape[1]), CHUNK_ROWS)
+    rows = max(CHUNK // max(len(coder.atoms), samples.shape[1]), CHUNK_ROWS)
     # As many chunks as threads, or several times that, lest some wait for others.
     rounds = max(-(-n // (rows * threads)), min(n // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1)
     parts = map_in_threads(work, list(gen_batches(n, -(-n // (rounds * threads)))), threads)
-    gaps = None if isinstance(coder, OMPCoder) else gap
+    if not converged.all():
+        late = ~converged
+        worst = np.max(gap[late] / np.maximum(squares[late] / 2, np.finfo(np.float64).tiny))
+        warnings.warn(
+            f"{late.sum()} of {n} samples did not reach the duality gap asked for (tol={coder.tol}, "
+            f"of half their squared norm; the worst has {worst:.1e}). {advice}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    gaps = gap if isinstance(coder, LassoCoder) else None
     return parts, CodingInfo(gaps, n_iter, None, converged, coder.tol, coder.solver)
 
 
 def encode(
-    atoms: Array,
+    make_coder: Callable[[int], Coder],
     samples: Array,
-    reduce: Callable[[Array], Array],
-    finish: Callable[[Array], Array],
-    *,
-    alpha: float,
-    tol: float,
+    space: Subspace,
+    finish: Callable[[Array, Array, Array], Array],
     n_jobs: int | None,
 ) -> Array:
-    """What `finish` makes of the lasso codes of samples, chunk by chunk, for estimators; see `LassoCoder`."""
+    """For estimators: what `finish` makes of codes, coordinates and squared norms of samples, chunk by chunk.
+
+    `make_coder` takes the number of threads.
+    """
     threads = effective_n_jobs(n_jobs)
     with one_blas_thread():
-        coder = LassoCoder(atoms, samples, reduce=reduce, alpha=alpha, tol=tol, threads=threads)
-        parts, info = code_in_chunks(
-            coder, samples, lambda chunk, codes: (finish(codes), bool(codes.any())), threads
+        coder = make_coder(threads)
+        parts, _ = code_in_chunks(
+            coder,
+            samples,
+            space,
+            lambda chunk, codes, *rest: (finish(codes, *rest), bool(codes.any())),
+            threads,
+            "Raise the tolerance or alpha.",
         )
     results, coded = zip(*parts, strict=True)
-    warn_of_gaps(info, samples, "Raise the tolerance or alpha.")
     if not any(coded) and samples.any():
+        reason = "they are orthogonal to all atoms. Check how they were loaded or scaled."
+        if isinstance(coder, LassoCoder):
+            reason = (
+                f"alpha={coder.alpha} is too large for samples of this size. Lower alpha or transform_alpha, "
+                "or scale the samples."
+            )
         warnings.warn(
-            f"The codes of all {len(samples)} samples are zero, and so are their scores: alpha={alpha} is too "
-            "large for samples of this size. Lower alpha or transform_alpha, or scale the samples.",
+            f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: {reason}",
             UserWarning,
             stacklevel=3,
         )
     return np.concatenate(results)
 
 
-def warn_of_gaps(info: CodingInfo, X: Array, advice: str) -> None:
-    """One warning for all samples that missed the gap."""
-    late = np.flatnonzero(~info.converged)
-    if info.gap is None or not late.size:
-        return
-    half = np.maximum(squared_norms(X[late], "X") / 2, np.finfo(np.float64).tiny)
-    warnings.warn(
-        f"{late.size} of {len(X)} samples did not reach the duality gap asked for (tol={info.tol}, of half "
-        f"their squared norm; the worst has {np.max(info.gap[late] / half):.1e}). {advice}",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
-def _compressed(chunk: slice, codes: Array) -> tuple[Array, Array, Array]:
+def _compressed(codes: Array) -> tuple[Array, Array, Array]:
     """Non-zeros a row, columns and values."""
     flat = codes.reshape(-1)
     places = np.flatnonzero(flat)

@@ -42,3 +42,27 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     best = xp.maximum(residual_x, xp.zeros_like(residual_x))
     t = xp.where(t * residual_sq > best, best / xp.where(residual_sq > 0, residual_sq, 1.0), t)
     return residual_sq / 2 + alpha * l1 - t * residual_x + t * t * residual_sq / 2
+
+
+def class_residuals(S: Array, X: Array, sq_norms: Array, D: Array, members: list[Array]) -> Array:
+    """|x - s_j D_j|^2 for each class j, s_j being the codes over its atoms D_j: the paper's (2), (n, K) ->
+    (n, c).
+
+    ``members`` holds the indices of the atoms of each class. Coordinates in X and D may lack what x has outside
+    the span of the atoms; ``sq_norms`` = |x|^2 must not.
+    """
+    xp = namespace(S)
+    rhs = X @ D.T
+    residuals = []
+    for atoms in members:
+        codes, G = S[:, atoms], D[atoms] @ D[atoms].T
+        residuals.append(sq_norms - xp.sum(codes * (2 * rhs[:, atoms] - codes @ G), axis=-1))
+    stacked = xp.stack(residuals, axis=-1)
+    # Rounding can make the square of a vanishing residual negative.
+    return xp.maximum(stacked, xp.zeros_like(stacked))
+
+
+def class_norms(S: Array, members: list[Array]) -> Array:
+    """|s_j| for each class j: (n, K) -> (n, c)."""
+    xp = namespace(S)
+    return xp.stack([xp.linalg.vector_norm(S[:, atoms], axis=-1) for atoms in members], axis=-1)

@@ -1,27 +1,39 @@
-"""The coordinates that training runs in.
+"""The coordinates that training and prediction run in.
 
-X = R O with orthonormal rows in O; every atom that Algorithm 3 makes is a combination of
+X = R O with orthonormal rows in O; every atom that our algorithms make is a combination of
 samples, so B = B_r O, and training on R with B_r gives the same numbers as on X with B,
-whatever the number of features. `reduce` takes samples (or atoms) to these coordinates,
-`expand` takes atoms back. What lies outside the span is lost in `reduce`: a caller that needs
-the norms of samples takes them before.
+whatever the number of features. With a kernel, R R' = k(X, X) plays the same part. `reduce` takes
+samples to these coordinates, `expand` takes atoms back. What lies outside the span is lost in
+`reduce`, so squared norms are those of the samples themselves.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import scipy.linalg
+
 from ledl.arrays import Array, row_factorization
+
+# Negative eigenvalues of a kernel's matrix up to this share of the largest are rounding, of float32 at worst.
+ROUNDING = 1e-5
 
 
 class Subspace(Protocol):
     """Where training runs: coordinates of samples, and atoms back in the features' space."""
 
     def reduce(self, Y: Array) -> Array:
-        """Coordinates of the rows of Y: (m, d) -> (m, r)."""
+        """Coordinates of samples: (m, d) -> (m, r)."""
 
     def expand(self, B: Array) -> Array:
-        """Rows in the features' space: (K, r) -> (K, d)."""
+        """Atoms in the features' space, (K, r) -> (K, d); with a kernel, their coefficients over samples."""
+
+    def place(self, B: Array) -> Array:
+        """Coordinates of what `expand` gives: of atoms."""
+
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        """|y|^2 in float64 of samples, the first of which has that number for messages: (m, d) -> (m,)."""
 
 
 class IdentitySubspace(NamedTuple):
@@ -32,6 +44,12 @@ class IdentitySubspace(NamedTuple):
 
     def expand(self, B: Array) -> Array:
         return B
+
+    def place(self, B: Array) -> Array:
+        return B
+
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        return squared_norms(Y, "X", first)
 
 
 class RowSpace(NamedTuple):
@@ -45,6 +63,42 @@ class RowSpace(NamedTuple):
     def expand(self, B: Array) -> Array:
         return B @ self.basis
 
+    def place(self, B: Array) -> Array:
+        return self.reduce(B)
+
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        return squared_norms(Y, "X", first)
+
+
+class SampleKernel(Protocol):
+    """A kernel as seen from its training samples x_1, ..., x_n."""
+
+    def similarities(self, Y: Array) -> Array:
+        """k(y, x_i): (m, d) -> (m, n), in float64."""
+
+    def squared_norms(self, Y: Array) -> Array:
+        """k(y, y): (m, d) -> (m,), in float64."""
+
+
+class KernelSpace(NamedTuple):
+    """The span of the training samples in a kernel's space, by an orthonormal basis of combinations of them."""
+
+    kernel: SampleKernel
+    basis: Array  # (n, r): coefficients of the basis, a column each
+    coordinates: Array  # (n, r): of the training samples
+
+    def reduce(self, Y: Array) -> Array:
+        return (self.kernel.similarities(Y) @ self.basis).astype(self.coordinates.dtype, copy=False)
+
+    def expand(self, B: Array) -> Array:
+        return B @ self.basis.T.astype(B.dtype, copy=False)
+
+    def place(self, B: Array) -> Array:
+        return B @ self.coordinates
+
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        return self.kernel.squared_norms(Y)
+
 
 def find_subspace(X: Array) -> tuple[Subspace, Array]:
     """The subspace to train on X (n, d) in, and X's coordinates; X is overwritten."""
@@ -53,3 +107,45 @@ def find_subspace(X: Array) -> tuple[Subspace, Array]:
         return IdentitySubspace(), X
     coordinates, basis = row_factorization(X)
     return RowSpace(basis), coordinates
+
+
+def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> KernelSpace:
+    """The space of a kernel with the matrix `gram` = k(x_i, x_j), coordinates being of that type.
+
+    gram = V diag(l) V'; the basis is V l^-1/2 and the coordinates are gram V l^-1/2 = V l^1/2. Directions whose
+    eigenvalues cannot be told from rounding are left out: the rank may be less than n.
+    """
+    n = len(gram)
+    if not np.allclose(gram, gram.T, rtol=1e-5, atol=1e-8 * np.abs(gram).max()):
+        raise ValueError(
+            "The kernel's matrix of the training samples is not symmetric: k(x, y) must be k(y, x)."
+        )
+    values, vectors = scipy.linalg.eigh((gram + gram.T) / 2, check_finite=False)
+    smallest, largest = values[0], values[-1]
+    if largest <= 0 or smallest < -ROUNDING * largest:
+        raise ValueError(
+            "The kernel's matrix of the training samples is not positive semi-definite: its eigenvalues go "
+            f"from {smallest:.3g} to {largest:.3g}, so there is no space whose inner products it holds. Use "
+            "another kernel or other parameters, or set the negative eigenvalues of your matrix to 0."
+        )
+    kept = values > max(n * np.finfo(np.float64).eps * largest, -2 * smallest)
+    basis = vectors[:, kept] / np.sqrt(values[kept])
+    return KernelSpace(kernel, basis, (gram @ basis).astype(dtype, copy=False))
+
+
+def squared_norms(X: Array, name: str, first: int = 0) -> Array:
+    """|x|^2 in float64 of the rows of `name` from `first` on.
+
+    Refuses numbers that are not finite, or so large or small that their squares are of no use.
+    """
+    squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    for row in np.flatnonzero(~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)):
+        if not np.isfinite(X[row]).all():
+            raise ValueError(f"{name} contains NaN or infinity in row {first + row}. Remove or replace it.")
+        if X[row].any():
+            size = np.abs(X[row]).max()
+            raise ValueError(
+                f"{name} has numbers of size {size:.0e} in row {first + row}, whose squares float64 cannot "
+                f"hold. Scale {name}, and alpha with it."
+            )
+    return squares

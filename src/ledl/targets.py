@@ -12,9 +12,9 @@ import numpy as np
 from ledl.arrays import Array
 
 
-def default_n_atoms(n_samples: int, n_classes: int) -> int:
-    """Twice the samples, as in the paper, but at most max(2,000, c)."""
-    return min(2 * n_samples, max(2000, n_classes))
+def default_n_atoms(n_samples: int, n_classes: int, a_sample: int = 2) -> int:
+    """Atoms `a_sample`, two as in the paper, but at most max(2,000, c)."""
+    return min(a_sample * n_samples, max(2000, n_classes))
 
 
 def atom_counts(class_counts: Array, n_atoms: int) -> Array:

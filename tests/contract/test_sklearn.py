@@ -3,9 +3,28 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ledl import LEDLClassifier
+from ledl import (
+    KSVD,
+    CRCClassifier,
+    CSDLClassifier,
+    DKSVDClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    SRCClassifier,
+)
 
-ESTIMATORS = [LEDLClassifier()]
+ESTIMATORS = [
+    CRCClassifier(),
+    CRCClassifier(rule="regularized"),
+    CSDLClassifier(),
+    DKSVDClassifier(),
+    KSVD(),
+    LCKSVDClassifier(),
+    LCKSVDClassifier(variant=1, n_nonzero_coefs=2),
+    LEDLClassifier(),
+    SRCClassifier(),
+    SRCClassifier(kernel="rbf"),
+]
 
 
 # Some checks give two-dimensional blobs and few iterations, or set n_components=1: neither is what they test.

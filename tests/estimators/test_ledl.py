@@ -20,7 +20,7 @@ from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
 from ledl.targets import atom_counts, expand_code_transform, reduce_code_transform
-from problems import unit
+from problems import Recorder, unit
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
 
@@ -395,37 +395,13 @@ def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
     assert_allclose(fitted.transform(digits[2]), codes, atol=1e-12)
 
 
-class Recorder:
-    """A callback of scikit-learn's: what it is told, and when it asks to stop."""
-
-    def __init__(self, stop_after=None):
-        self.ended, self.scores, self.stop_after = [], [], stop_after
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
-        self.final = fitted_estimator
-        if context.task_name == "iteration":
-            self.ended.append(context.task_id)
-            self.scores.append(fitted_estimator.score(X, y))
-            return len(self.ended) == self.stop_after
-        return False
-
-
 @pytest.mark.skipif(not hasattr(_base.CallbackSupportMixin, "set_callbacks"), reason="scikit-learn before 1.9")
 def test_callbacks_see_every_iteration_and_may_stop(digits):
-    recorder = Recorder()
+    recorder = Recorder(LEDLClassifier.score)
     model = LEDLClassifier(**QUICK).set_callbacks(recorder).fit(*digits[:2])
     assert recorder.ended == list(range(5))
-    assert recorder.scores[-1] == model.score(*digits[:2]) == recorder.final.score(*digits[:2])
-    model = LEDLClassifier(**QUICK).set_callbacks(Recorder(stop_after=2)).fit(*digits[:2])
+    assert recorder.measured[-1] == model.score(*digits[:2]) == recorder.final.score(*digits[:2])
+    model = LEDLClassifier(**QUICK).set_callbacks(Recorder(LEDLClassifier.score, stop_after=2)).fit(*digits[:2])
     assert model.n_iter_ == 2
     assert model.stopped_by_ == "callback"
 

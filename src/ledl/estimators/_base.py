@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -17,11 +18,18 @@ from sklearn.base import (
 
 # The one place that uses scikit-learn's private parameter validation, as its own template does.
 from sklearn.base import _fit_context as fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ledl.arrays import Array
+from ledl.coders import Coder, OMPCoder
+from ledl.coding import encode, lasso_coder
+from ledl.objective import class_residuals
+from ledl.solvers.iteration import Iterations, Status
+from ledl.subspace import KernelSpace, Subspace, find_subspace
+from ledl.targets import atom_counts
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -34,33 +42,48 @@ except ImportError:  # before scikit-learn 1.9: quiet
         return method
 
 
-__all__ = ["DictionaryClassifier", "check_memory", "fit_context", "with_callbacks"]
+__all__ = [
+    "CodeScores",
+    "Dictionary",
+    "DictionaryClassifier",
+    "IterativeFit",
+    "LassoCodes",
+    "OMPCodes",
+    "ResidualScores",
+    "check_flat",
+    "check_memory",
+    "check_not_zero",
+    "fit_context",
+    "with_callbacks",
+]
+
+STOPPED_BY = {
+    Status.CONVERGED: "tol",
+    Status.MAX_ITER: "max_iter",
+    Status.INTERRUPTED: "callback",
+}
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
 
-class DictionaryClassifier(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    ClassifierMixin,
-    CallbackSupportMixin,
-    BaseEstimator,
-):
-    """A classifier whose scores are made of codes over atoms.
+class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Codes samples over atoms.
 
-    A subclass has ``normalize`` among its parameters, sets ``classes_``, and writes `_scores`:
-    (n_samples, n_classes), the larger the better.
+    A subclass has ``normalize`` and ``n_jobs`` among its parameters, sets ``_space`` and ``_atoms`` in `fit`,
+    and writes `_coder`, how samples are coded, or takes it from a class below.
     """
 
     normalize: bool
-    classes_: Array
+    n_jobs: int | None
+    _space: Subspace
+    _atoms: Array
 
-    def _scores(self, X: Array) -> Array:
+    def _coder(self, samples: Array, threads: int) -> Coder:
         raise NotImplementedError
 
-    def decision_function(self, X: Array) -> Array:
-        """Scores of the classes.
+    def transform(self, X: Array) -> Array:
+        """Codes of samples over the atoms.
 
         Parameters
         ----------
@@ -69,43 +92,30 @@ class DictionaryClassifier(
 
         Returns
         -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            For two classes the score of the second less that of the first.
+        codes : ndarray of shape (n_samples, n_atoms)
         """
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._from_codes(X, lambda codes, *samples: codes)
 
-    def predict(self, X: Array) -> Array:
-        """The class with the largest score.
+    def _from_codes(self, X: Array, finish: Callable[[Array, Array, Array], Array]) -> Array:
+        """What `finish` makes of codes, coordinates and squared norms of new samples."""
+        samples = self._new_samples(X)
+        return encode(lambda threads: self._coder(samples, threads), samples, self._space, finish, self.n_jobs)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
+    def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
+        """Where training runs, and the samples there; the samples are overwritten."""
+        return find_subspace(samples)
 
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        scores = self._scores(X)
-        return self.classes_[np.argmax(scores, axis=1)]
+    def _keep(self, **attributes: Any) -> None:
+        """Set fitted attributes, and forget those of an earlier fit."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                delattr(self, name)
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
-    def _training_data(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes."""
-        check_flat(X)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least two classes, but y has one class only: "
-                f"{classes[0]}. Add samples of another class."
-            )
-        if not X.any():
-            raise ValueError(
-                "All samples are zero, so there is nothing to learn from. Check how X was loaded or scaled."
-            )
-        return self._scaled(X), labels, classes
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._atoms)
 
     def _new_samples(self, X: Array) -> Array:
         """Checked and scaled samples to transform or classify."""
@@ -121,6 +131,104 @@ class DictionaryClassifier(
         # First by the largest entry, so that squares neither overflow nor vanish.
         largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]
         return normalize(X / np.where(largest > 0, largest, 1), copy=False)
+
+
+class DictionaryClassifier(ClassifierMixin, Dictionary):
+    """A classifier whose scores are made of codes over atoms.
+
+    A subclass sets what `_atom_attributes` gives in `fit`, and writes `_rule`, how codes become scores, or
+    takes it from a class below.
+    """
+
+    n_components: int | None
+    classes_: Array
+    atom_classes_: Array
+    _atom_labels: Array
+
+    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
+        """Scores (n_samples, n_classes), the larger the better, of samples with these codes and coordinates."""
+        raise NotImplementedError
+
+    def decision_function(self, X: Array) -> Array:
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            For two classes the score of the second less that of the first.
+        """
+        scores = self._from_codes(X, self._rule)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Array) -> Array:
+        """The class with the largest score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        scores = self._from_codes(X, self._rule)
+        return self.classes_[np.argmax(scores, axis=1)]
+
+    def _atom_attributes(
+        self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
+    ) -> dict[str, Any]:
+        """What every fitted model keeps: atoms in coordinates and as the user sees them, and their classes."""
+        name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
+        return {
+            "_space": space,
+            "_atoms": atoms,
+            "_atom_labels": atom_labels,
+            name: space.expand(atoms),
+            "classes_": classes,
+            "atom_classes_": classes[atom_labels],
+        }
+
+    def _share_out_atoms(self, labels: Array, default: int) -> Array:
+        """The class of each atom, 0, ..., c - 1; `default` atoms unless ``n_components`` says otherwise."""
+        counts = np.bincount(labels)
+        c = len(counts)
+        K = default if self.n_components is None else self.n_components
+        if c > K:
+            warnings.warn(
+                f"n_components={K} is fewer than the {c} classes, and every class needs an atom of its own: "
+                f"{c} atoms are used. Set n_components >= {c}, or None.",
+                UserWarning,
+                stacklevel=4,
+            )
+            K = c
+        return np.repeat(np.arange(c), atom_counts(counts, K))
+
+    def _training_data(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes."""
+        check_flat(X)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least two classes, but y has one class only: "
+                f"{classes[0]}. Add samples of another class."
+            )
+        check_not_zero(X)
+        return self._scaled(X), labels, classes
+
+
+class IterativeFit(CallbackSupportMixin):
+    """A fit by iterations: tells scikit-learn's callbacks of them, and the user of how they ended."""
+
+    max_iter: int
+    tol: float
 
     @contextmanager
     def _callbacks(self, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher]:
@@ -143,6 +251,72 @@ class DictionaryClassifier(
         yield after_iteration
         fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
 
+    def _outcome(self, run: Iterations) -> dict[str, Any]:
+        """What the iterations did, as attributes; warns or raises where they did not go well."""
+        status = run.status[()]
+        if status is Status.NON_FINITE:
+            raise ValueError(f"Training failed after {run.n_iter} iterations: {status.advice()}.")
+        if status is Status.MAX_ITER and self.tol > 0:
+            advice = status.advice(tol=self.tol, max_iter=self.max_iter)
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {advice}.", ConvergenceWarning, stacklevel=4
+            )
+        return {"n_iter_": int(run.n_iter), "stopped_by_": STOPPED_BY[status], "history_": run.history}
+
+
+class LassoCodes:
+    """Codes by the lasso |x - s D|^2 + 2 alpha |s|_1."""
+
+    alpha: float
+    transform_tol: float
+    _space: Subspace
+    _atoms: Array
+
+    @property
+    def _alpha(self) -> float:
+        """The weight of the l1 norm for new samples."""
+        return self.alpha
+
+    def _coder(self, samples: Array, threads: int) -> Coder:
+        return lasso_coder(
+            self._atoms, samples, self._space, alpha=self._alpha, tol=self.transform_tol, threads=threads
+        )
+
+
+class OMPCodes:
+    """Codes by orthogonal matching pursuit, with at most ``n_nonzero_coefs`` non-zeros."""
+
+    n_nonzero_coefs: int
+    _atoms: Array
+
+    def _coder(self, samples: Array, threads: int) -> Coder:
+        return OMPCoder(self._atoms, self.n_nonzero_coefs, threads)
+
+
+class CodeScores:
+    """Scores s W: code, then classify the code."""
+
+    label_components_: Array
+
+    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
+        return codes @ self.label_components_
+
+
+class ResidualScores:
+    """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
+
+    _atoms: Array
+    _atom_labels: Array
+
+    @property
+    def _members(self) -> list[Array]:
+        """The atoms of each class."""
+        return [np.flatnonzero(self._atom_labels == j) for j in range(self._atom_labels.max() + 1)]
+
+    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
+        scores = -class_residuals(codes, X, sq_norms, self._atoms, self._members)
+        return scores.astype(codes.dtype, copy=False)
+
 
 def check_flat(X: Array) -> None:
     """Refuse stacks of images, with the remedy that scikit-learn's own message lacks."""
@@ -150,6 +324,14 @@ def check_flat(X: Array) -> None:
         raise ValueError(
             f"X has shape {X.shape}, but a row of features for each sample is needed. Flatten images with "
             "X.reshape(len(X), -1)."
+        )
+
+
+def check_not_zero(X: Array) -> None:
+    """Refuse samples that are all zero."""
+    if not X.any():
+        raise ValueError(
+            "All samples are zero, so there is nothing to learn from. Check how X was loaded or scaled."
         )
 
 

@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
 from ledl.blocks import InMemoryBlocks
-from ledl.coding import encode
 from ledl.estimators._base import (
-    DictionaryClassifier,
+    CodeScores,
+    IterativeFit,
+    LassoCodes,
     check_memory,
     fit_context,
     with_callbacks,
 )
-from ledl.solvers.iteration import Iterations, Status
+from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
-from ledl.subspace import Subspace, find_subspace
-from ledl.targets import atom_counts, code_scale, default_n_atoms, expand_code_transform
+from ledl.subspace import KernelSpace, Subspace
+from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
 
 # Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
 # (benchmarks/threads.py, on two cores).
 SINGLE_THREAD_ATOMS = 4096
 
-STOPPED_BY = {
-    Status.CONVERGED: "tol",
-    Status.MAX_ITER: "max_iter",
-    Status.INTERRUPTED: "callback",
-}
 
-
-class LEDLClassifier(DictionaryClassifier):
+class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -89,12 +83,29 @@ class LEDLClassifier(DictionaryClassifier):
         0: run all iterations.
 
     init : {"class", "random"} or tuple (B, W, A), default="class"
-        Where atoms start: near samples of their class, at uniform random numbers as in the paper, or at given
-        arrays of shapes (K, n_features), (K, n_classes) and (K, K).
+        Where atoms start: near samples of their class, at uniform random numbers as in the paper (not with a
+        kernel), or at given arrays of shapes (K, n_features), or (K, n_samples) with a kernel, (K, n_classes)
+        and (K, K).
 
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after. The default weights are for samples of norm 1: without it,
-        scale samples yourself or choose other weights.
+        scale samples yourself or choose other weights. With a kernel it is k(x, y) that is divided by
+        :math:`\sqrt{k(x, x) k(y, y)}`.
+
+    kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
+        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is for histograms and
+        other samples without negative values. A callable takes two samples and gives a number. For
+        ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
+        between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
+
+    gamma : float or "scale", default="scale"
+        Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
+
+    degree, coef0 : float, default=3, 1
+        Of the kernel ``"poly"``.
+
+    kernel_params : dict, default=None
+        Further arguments of a callable kernel.
 
     transform_alpha : float, default=None
         Weight of the l1 norm for new samples. None: `alpha`.
@@ -118,7 +129,11 @@ class LEDLClassifier(DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (K, n_features)
-        The dictionary B.
+        The dictionary B. Only without a kernel.
+
+    dual_components_ : ndarray of shape (K, n_samples)
+        The dictionary as coefficients over the training samples (with `normalize` over the normalised ones).
+        Only with a kernel.
 
     label_components_ : ndarray of shape (K, n_classes)
         The classifier W.
@@ -186,6 +201,7 @@ class LEDLClassifier(DictionaryClassifier):
         "tol": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"class", "random"}), tuple, list],
         "normalize": ["boolean"],
+        **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
@@ -208,6 +224,11 @@ class LEDLClassifier(DictionaryClassifier):
         tol: float = 1e-3,
         init: str | tuple[Array, Array, Array] = "class",
         normalize: bool = True,
+        kernel: Kernel = "linear",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
         transform_alpha: float | None = None,
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
@@ -226,6 +247,11 @@ class LEDLClassifier(DictionaryClassifier):
         self.tol = tol
         self.init = init
         self.normalize = normalize
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.transform_alpha = transform_alpha
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
@@ -249,15 +275,20 @@ class LEDLClassifier(DictionaryClassifier):
         self : LEDLClassifier
         """
         samples, labels, classes = self._training_data(X, y)
-        atom_classes = self._share_out_atoms(labels, samples.itemsize)
-        candidates = samples_to_start_at(samples, labels)
-        subspace, coordinates = find_subspace(samples)
+        n, c = len(labels), len(classes)
+        default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
+        atom_classes = self._share_out_atoms(labels, default)
+        K = len(atom_classes)
+        n_bytes = samples.itemsize * K * (3 * K + 6 * n)
+        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
+        subspace, coordinates = self._find_space(samples)
         del samples  # overwritten
+        candidates = samples_to_start_at(coordinates, labels)
         blocks = InMemoryBlocks(coordinates, labels)
         start = self._start(blocks, subspace, candidates, atom_classes, coordinates.dtype)
         keep = partial(self._attributes, subspace=subspace, classes=classes, atom_classes=atom_classes)
-        few = len(atom_classes) <= SINGLE_THREAD_ATOMS
-        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread() if few else nullcontext():
+        threads = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
+        with self._callbacks(X, y, self.max_iter) as watch, threads:
             run = solve(
                 blocks,
                 start,
@@ -271,29 +302,9 @@ class LEDLClassifier(DictionaryClassifier):
                 tol=self.tol,
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
             )
-            if hasattr(self, "training_codes_"):
-                del self.training_codes_
             codes = {"training_codes_": blocks.codes()} if self.keep_codes else {}
-            for name, value in {**self._conclusions(run), **keep(run.state), **codes}.items():
-                setattr(self, name, value)
+            self._keep(**self._outcome(run), **keep(run.state), **codes)
         return self
-
-    def transform(self, X: Array) -> Array:
-        """Sparse codes of samples over the learnt dictionary.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        codes : ndarray of shape (n_samples, K)
-        """
-        return self._from_codes(X, lambda codes: codes)
-
-    def _scores(self, X: Array) -> Array:
-        return self._from_codes(X, lambda codes: codes @ self.label_components_)
 
     @property
     def code_components_(self) -> Array:
@@ -302,46 +313,14 @@ class LEDLClassifier(DictionaryClassifier):
         return expand_code_transform(self._code_atoms, self._atom_labels)
 
     @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+    def _alpha(self) -> float:
+        return self.alpha if self.transform_alpha is None else self.transform_alpha
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
         tags.classifier_tags.poor_score = True
         return tags
-
-    def _from_codes(self, X: Array, finish: Callable[[Array], Array]) -> Array:
-        """What `finish` makes of the codes of new samples."""
-        X = self._new_samples(X)
-        return encode(
-            self._atoms,
-            X,
-            self._subspace.reduce,
-            finish,
-            alpha=self.alpha if self.transform_alpha is None else self.transform_alpha,
-            tol=self.transform_tol,
-            n_jobs=self.n_jobs,
-        )
-
-    def _share_out_atoms(self, labels: Array, itemsize: int) -> Array:
-        """The class of each atom, 0, ..., c - 1."""
-        counts = np.bincount(labels)
-        n, c = len(labels), len(counts)
-        K = self.n_components
-        if K is None:
-            K = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
-        if c > K:
-            warnings.warn(
-                f"n_components={K} is fewer than the {c} classes, and every class needs an atom of its own: "
-                f"{c} atoms are used. Set n_components >= {c}, or None for twice the number of samples.",
-                UserWarning,
-                stacklevel=3,
-            )
-            K = c
-        n_bytes = itemsize * K * (3 * K + 6 * n)
-        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
-        return np.repeat(np.arange(c), atom_counts(counts, K))
 
     def _start(
         self,
@@ -354,7 +333,13 @@ class LEDLClassifier(DictionaryClassifier):
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)
         if not isinstance(self.init, str):
-            start = array_start(self.init, subspace, self.n_features_in_, atom_classes, dtype)
+            width = len(subspace.basis) if isinstance(subspace, KernelSpace) else self.n_features_in_
+            start = array_start(self.init, subspace, width, atom_classes, dtype)
+        elif self.init == "random" and isinstance(subspace, KernelSpace):
+            raise ValueError(
+                f"init='random' draws features of atoms, which kernel={self.kernel!r} does not have. Use "
+                "init='class', or arrays (B, W, A) with coefficients over the training samples for B."
+            )
         elif self.init == "random":
             start = random_start(subspace, self.n_features_in_, atom_classes, rng)
         else:
@@ -365,34 +350,22 @@ class LEDLClassifier(DictionaryClassifier):
         self, atoms: Atoms, subspace: Subspace, classes: Array, atom_classes: Array
     ) -> dict[str, Any]:
         """What a fitted model keeps of atoms: all that `predict` and `transform` need."""
-        B = np.ascontiguousarray(atoms.B)
         return {
-            "_subspace": subspace,
-            "_atoms": B,
+            **self._atom_attributes(subspace, np.ascontiguousarray(atoms.B), atom_classes, classes),
             "_code_atoms": np.ascontiguousarray(atoms.A),
-            "_atom_labels": atom_classes,
-            "components_": subspace.expand(B),
             "label_components_": np.ascontiguousarray(atoms.W),
-            "classes_": classes,
-            "atom_classes_": classes[atom_classes],
         }
 
-    def _conclusions(self, run: Iterations) -> dict[str, Any]:
-        """What the iterations did, as attributes; warns or raises where they did not go well."""
-        status = run.status[()]
-        if status is Status.NON_FINITE:
-            raise ValueError(f"Training failed after {run.n_iter} iterations: {status.advice()}.")
+    def _outcome(self, run: Iterations) -> dict[str, Any]:
+        outcome = super()._outcome(run)
         if not run.history["nonzero_share"][-1]:
             warnings.warn(
                 f"All codes of the training samples are zero in the end: alpha={self.alpha} is too large for "
                 "samples of this size. Lower alpha, or scale the samples (normalize=True does).",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        if status is Status.MAX_ITER and self.tol > 0:
-            advice = status.advice(tol=self.tol, max_iter=self.max_iter)
-            warnings.warn(f"LEDL did not converge: {advice}.", ConvergenceWarning, stacklevel=3)
-        return {"n_iter_": int(run.n_iter), "stopped_by_": STOPPED_BY[status], "history_": run.history}
+        return outcome
 
 
 def samples_to_start_at(X: Array, labels: Array) -> list[Array]:

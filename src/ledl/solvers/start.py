@@ -1,7 +1,7 @@
-"""Where Algorithm 3 starts: atoms from random numbers, from samples, or from given arrays.
+"""Where learning starts: atoms from random numbers, from samples, or from given arrays.
 
-Every start lies in the coordinates of the subspace, with the transform A reduced to K x c, and
-has rows of norm 1 in each of B, W and A.
+Every start lies in the coordinates of the subspace. Those of Algorithm 3 have the transform A reduced
+to K x c, and rows of norm 1 in each of B, W and A.
 """
 
 from __future__ import annotations
@@ -85,6 +85,18 @@ def random_start(subspace: Subspace, n_features: int, atom_classes: Array, rng: 
     return join(B, W, A)
 
 
+def random_mixtures(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
+    """Atoms at random combinations of samples, with weights of either sign: needs inner products only."""
+    return unit_rows(rng.standard_normal((n_atoms, len(X))) @ X)
+
+
+def sample_start(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
+    """Atoms at different samples, not at zero ones, in random order; if those do not suffice, at mixtures."""
+    usable = np.flatnonzero(X.any(axis=1))
+    atoms = unit_rows(X[rng.permutation(usable)[:n_atoms]])
+    return np.concatenate([atoms, random_mixtures(X, n_atoms - len(atoms), rng)])
+
+
 def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
     """The number of rows of B, for B, W and A as given by a user."""
     if len(arrays) != 3 or np.ndim(arrays[0]) != 2:
@@ -98,25 +110,29 @@ def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
 def array_start(
     arrays: tuple[Array, Array, Array],
     subspace: Subspace,
-    n_features: int,
+    width: int,
     atom_classes: Array,
     dtype: Any = np.float64,
 ) -> Atoms:
-    """Given B (K, d), W (K, c) and A (K, K), taken to a subspace of that type and normalised."""
+    """Given B (K, width), W (K, c) and A (K, K), taken to a subspace of that type and normalised.
+
+    `width` is that of atoms as `subspace.expand` gives them: features, or training samples with a kernel.
+    """
     K, c = len(atom_classes), int(atom_classes.max()) + 1
-    shapes = {"B": (K, n_features), "W": (K, c), "A": (K, K)}
+    shapes = {"B": (K, width), "W": (K, c), "A": (K, K)}
     n_given_atoms(arrays)
     given = [np.asarray(array, dtype=np.float64) for array in arrays]
     for (name, shape), array in zip(shapes.items(), given, strict=True):
         if array.shape != shape:
             raise ValueError(
-                f"init: {name} has shape {array.shape}, but {shape} is needed: (n_components, "
-                "n_features) for B, (n_components, n_classes) for W, (n_components, n_components) for A."
+                f"init: {name} has shape {array.shape}, but {shape} is needed: (n_components, n_features) for "
+                "B (with a kernel (n_components, n_samples)), (n_components, n_classes) for W, (n_components, "
+                "n_components) for A."
             )
         if not np.isfinite(array).all():
             raise ValueError(f"init: {name} has NaN or infinite entries; give finite ones.")
     B, W, A = given
-    reduced = (subspace.reduce(B), W, reduce_code_transform(A, atom_classes))
+    reduced = (subspace.place(B), W, reduce_code_transform(A, atom_classes))
     for name, full, rows in zip(shapes, given, reduced, strict=True):
         norms, kept = np.linalg.norm(full, axis=-1), np.linalg.norm(rows, axis=-1)
         lost = np.flatnonzero(kept <= 100 * np.finfo(dtype).eps * norms)

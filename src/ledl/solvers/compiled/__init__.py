@@ -19,6 +19,7 @@ NUMPY_LOOPS = {
     "reflect": "numba",
     "shrink": "numba",
     "update_block": "numba",
+    "update_used_atoms": "ksvd",
 }
 
 

@@ -1,0 +1,176 @@
+"""Kernels: inner products of samples in a space of which nothing else is known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ledl.arrays import Array
+from ledl.estimators._base import DictionaryClassifier, check_memory
+from ledl.subspace import Subspace, find_kernel_space
+
+Kernel: TypeAlias = str | Callable[..., float]
+
+KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
+    "kernel": [StrOptions({"linear", "rbf", "poly", "hellinger", "precomputed"}), callable],
+    "gamma": [StrOptions({"scale"}), Interval(Real, 0, None, closed="neither"), None],
+    "degree": [Interval(Real, 0, None, closed="neither")],
+    "coef0": [Interval(Real, None, None, closed="neither")],
+    "kernel_params": [dict, None],
+}
+
+
+class PairwiseKernel(NamedTuple):
+    """k(x, y), divided by sqrt(k(x, x) k(y, y)) if so asked, with its training samples."""
+
+    kernel: Kernel
+    parameters: dict[str, Any]
+    normalize: bool
+    training: Array  # (n, d), float64
+    inverse_norms: Array = None  # (n,), of the training samples
+
+    def similarities(self, Y: Array) -> Array:
+        Y = Y.astype(np.float64, copy=False)
+        if self.kernel == "hellinger":
+            K = np.sqrt(_not_negative(Y)) @ np.sqrt(self.training).T
+        else:
+            K = pairwise_kernels(Y, self.training, metric=self.kernel, **self.parameters)
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel={self.kernel!r} gives values that are not finite. Scale the samples, or "
+                "lower the degree."
+            )
+        return K * (self._inverse_norms(Y)[:, None] * self.inverse_norms) if self.normalize else K
+
+    def squared_norms(self, Y: Array) -> Array:
+        squares = self._diagonal(Y.astype(np.float64, copy=False))
+        return (squares > 0).astype(np.float64) if self.normalize else squares
+
+    def fitted(self) -> PairwiseKernel:
+        """The kernel with the norms of its training samples."""
+        return self._replace(inverse_norms=self._inverse_norms(self.training))
+
+    def _inverse_norms(self, Y: Array) -> Array:
+        """1 / sqrt(k(y, y)); zero for a sample that is zero."""
+        squares = self._diagonal(Y)
+        return np.where(squares > 0, 1, 0) / np.sqrt(np.where(squares > 0, squares, 1))
+
+    def _diagonal(self, Y: Array) -> Array:
+        """k(y, y) of each sample: never the matrix of all pairs."""
+        if self.kernel == "rbf":
+            return np.ones(len(Y))
+        if self.kernel == "hellinger":
+            return _not_negative(Y).sum(axis=1)
+        if self.kernel == "poly":
+            gamma, degree, coef0 = (self.parameters[name] for name in ("gamma", "degree", "coef0"))
+            gamma = 1 / Y.shape[1] if gamma is None else gamma
+            with np.errstate(over="ignore"):  # told below
+                squares = (gamma * np.einsum("ij,ij->i", Y, Y) + coef0) ** degree
+        else:
+            k: Any = self.kernel
+            squares = np.array([k(y, y, **self.parameters) for y in Y], dtype=np.float64)
+        wrong = np.flatnonzero(~((squares >= 0) & (squares < np.inf)))
+        if wrong.size:
+            raise ValueError(
+                f"kernel={self.kernel!r} gives k(x, x) = {squares[wrong[0]]:g} for sample {wrong[0]}, but a "
+                "squared norm is neither negative nor infinite. Scale the samples, or use another kernel or "
+                "other parameters."
+            )
+        return squares
+
+
+class PrecomputedKernel(NamedTuple):
+    """Rows of the samples' matrix are what a kernel gives with the training samples, k(y, y) being 1."""
+
+    def similarities(self, Y: Array) -> Array:
+        return Y.astype(np.float64, copy=False)
+
+    def squared_norms(self, Y: Array) -> Array:
+        return np.ones(len(Y))
+
+
+class KernelClassifier(DictionaryClassifier):
+    """A classifier that needs inner products of samples only, so that a kernel may give them."""
+
+    kernel: Kernel
+    gamma: float | str | None
+    degree: float
+    coef0: float
+    kernel_params: dict[str, Any] | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.positive_only = self.kernel == "hellinger"
+        return tags
+
+    def _scaled(self, X: Array) -> Array:
+        # With a kernel it is k that is normalised.
+        return super()._scaled(X) if self.kernel == "linear" else X
+
+    def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
+        if self.kernel == "linear":
+            return super()._find_space(samples)
+        n = len(samples)
+        check_memory(
+            5 * 8 * n * n, f"The kernel's matrix of {n} samples and its eigenvectors", "Use fewer samples."
+        )
+        kernel: PairwiseKernel | PrecomputedKernel
+        if self.kernel == "precomputed":
+            self._check_precomputed(samples)
+            kernel = PrecomputedKernel()
+        else:
+            parameters = self._kernel_parameters(samples)
+            kernel = PairwiseKernel(
+                self.kernel, parameters, self.normalize, samples.astype(np.float64)
+            ).fitted()
+        space = find_kernel_space(kernel, kernel.similarities(samples), samples.dtype)
+        return space, space.coordinates
+
+    def _kernel_parameters(self, samples: Array) -> dict[str, Any]:
+        if callable(self.kernel):
+            return self.kernel_params or {}
+        gamma = self.gamma
+        if gamma == "scale":  # as in scikit-learn's SVC
+            variance = float(np.var(samples, dtype=np.float64))
+            gamma = 1 / (samples.shape[1] * variance) if variance > 0 else 1.0
+        known = {
+            "rbf": {"gamma": gamma},
+            "poly": {"gamma": gamma, "degree": self.degree, "coef0": self.coef0},
+        }
+        return known.get(self.kernel, {})
+
+    def _check_precomputed(self, gram: Array) -> None:
+        if self.normalize:
+            raise ValueError(
+                "kernel='precomputed' needs normalize=False: k(y, y) of new samples, by which to normalise, is "
+                "not in the matrix. Divide k(x, y) by sqrt(k(x, x) k(y, y)) yourself, and set normalize=False."
+            )
+        if gram.shape[0] != gram.shape[1]:
+            raise ValueError(
+                f"kernel='precomputed' needs the square matrix of k between all training samples; X has shape "
+                f"{gram.shape}."
+            )
+        far = np.abs(np.diag(gram) - 1).max()
+        if far > 1e-3:
+            warnings.warn(
+                "The precomputed kernel is taken as normalised, k(y, y) = 1, but its diagonal differs from 1 "
+                f"by up to {far:.3g}. Divide k(x, y) by sqrt(k(x, x) k(y, y)).",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _not_negative(X: Array) -> Array:
+    if np.min(X, initial=0) < 0:
+        raise ValueError(
+            f"kernel='hellinger' is the sum of sqrt(x_i y_i), but X has negative values, {X.min():g} for one: "
+            "Negative values in data passed to X. Use another kernel, or shift the data."
+        )
+    return X

@@ -1,0 +1,179 @@
+"""K-SVD as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import validate_data
+
+from ledl.arrays import Array
+from ledl.estimators._base import (
+    Dictionary,
+    IterativeFit,
+    OMPCodes,
+    check_flat,
+    check_memory,
+    check_not_zero,
+    fit_context,
+    with_callbacks,
+)
+from ledl.solvers import ksvd
+from ledl.solvers.start import sample_start
+from ledl.targets import default_n_atoms
+from ledl.threads import one_blas_thread
+
+
+class KSVD(IterativeFit, OMPCodes, Dictionary):
+    r"""Dictionary learning by K-SVD.
+
+    Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,
+
+    .. math::
+
+        \min \|X - S D\|^2 \quad \text{each row of } S \text{ with at most } T \text{ non-zeros}
+
+    by orthogonal matching pursuit for the codes and the approximate update of atoms and their coefficients,
+    one atom after the other. A sample whose new code is worse keeps its old one, so the error never rises,
+    except where atoms that nobody uses, and copies of others, are replaced by samples that are badly
+    represented.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of atoms. None: as many as training samples, but at most 2000.
+
+    n_nonzero_coefs : int, default=5
+        T, non-zeros of a code at most, in `fit` and `transform`.
+
+    max_iter : int, default=30
+        Iterations at most.
+
+    tol : float, default=0
+        Stop when the relative change of the error was at most `tol` three times in a row. 0: run all
+        iterations.
+
+    normalize : bool, default=False
+        Scale samples to norm 1, in `fit` and after.
+
+    n_jobs : int, default=None
+        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
+        as there are processors.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the samples that atoms start from. An int gives the same dictionary every time.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The atoms.
+
+    n_iter_ : int
+        Iterations done.
+
+    stopped_by_ : {"tol", "max_iter", "callback"}
+        What ended them.
+
+    history_ : dict of ndarrays of shape (n_iter_,)
+        ``error``, the squared error above, after each iteration, and ``replaced``, the atoms replaced before
+        it.
+
+    n_features_in_ : int
+        Number of features seen in `fit`.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names.
+
+    References ---------- M. Aharon, M. Elad and A. Bruckstein, "K-SVD: an algorithm for designing
+    overcomplete dictionaries for sparse representation", IEEE Transactions on Signal Processing 54, 2006.
+
+    R. Rubinstein, M. Zibulevsky and M. Elad, "Efficient implementation of the K-SVD algorithm using batch
+    orthogonal matching pursuit", Technical Report CS-2008-08, Technion, 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import KSVD
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = KSVD(n_components=100, n_nonzero_coefs=5, random_state=0).fit(X)
+    >>> rest = X - model.transform(X) @ model.components_
+    >>> bool((rest**2).sum() < 0.05 * (X**2).sum())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "normalize": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_components: int | None = None,
+        n_nonzero_coefs: int = 5,
+        max_iter: int = 30,
+        tol: float = 0.0,
+        normalize: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.max_iter = max_iter
+        self.tol = tol
+        self.normalize = normalize
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @with_callbacks
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Array, y: Any = None) -> KSVD:
+        """Learn atoms from samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : KSVD
+        """
+        check_flat(X)
+        samples = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        check_not_zero(samples)
+        n, dtype = len(samples), samples.dtype
+        K = default_n_atoms(n, 1, a_sample=1) if self.n_components is None else self.n_components
+        check_memory(
+            8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of n_components={K} atoms", "Use fewer."
+        )
+        space, coordinates = self._find_space(self._scaled(samples).astype(np.float64, copy=False))
+        space.squared_norms(samples)  # refuses numbers whose squares are of no use
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        start = sample_start(coordinates, K, np.random.default_rng(seed))
+
+        def keep(state: ksvd.State) -> dict[str, Any]:
+            atoms = state.M.astype(dtype)
+            return {"_space": space, "_atoms": atoms, "components_": space.expand(atoms)}
+
+        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
+            run = ksvd.solve(
+                coordinates,
+                start,
+                self.n_nonzero_coefs,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                callback=lambda iteration, record, state: watch(lambda: keep(state)),
+            )
+            self._keep(**self._outcome(run), **keep(run.state))
+        return self

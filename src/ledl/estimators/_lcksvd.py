@@ -1,0 +1,412 @@
+"""Discriminative K-SVD (D-KSVD) and label consistent K-SVD (LC-KSVD) as scikit-learn classifiers."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ledl.arrays import Array
+from ledl.estimators._base import (
+    CodeScores,
+    DictionaryClassifier,
+    IterativeFit,
+    OMPCodes,
+    check_memory,
+    fit_context,
+    with_callbacks,
+)
+from ledl.solvers import ksvd, lcksvd
+from ledl.solvers.start import sample_start
+from ledl.targets import code_scale, default_n_atoms, expand_code_transform
+from ledl.threads import one_blas_thread
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
+    "init_iter": [Interval(Integral, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "normalize": ["boolean"],
+    "n_jobs": [Integral, None],
+    "random_state": ["random_state"],
+}
+
+
+class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
+    """What D-KSVD and LC-KSVD share: the paper's Algorithm 2 at the label scales that a subclass gives."""
+
+    n_nonzero_coefs: int
+    init_iter: int
+    random_state: int | np.random.RandomState | None
+
+    def _label_scale(self, atom_counts: Array) -> Array:
+        """The weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""
+        raise NotImplementedError
+
+    def _start(self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator) -> Array:
+        """The dictionary before labels are seen: K-SVD on the samples of each class."""
+        T, counts = self.n_nonzero_coefs, np.bincount(atom_labels)
+        return lcksvd.class_start(X, labels, counts, T, max_iter=self.init_iter, rng=rng)
+
+    def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
+        """The classifier, given that learnt with the atoms and the codes of the samples."""
+        return W
+
+    @with_callbacks
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Array, y: Array) -> LabelKSVD:
+        """Learn atoms and classifier from labelled samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Their labels.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        samples, labels, classes = self._training_data(X, y)
+        n, c, dtype = len(labels), len(classes), samples.dtype
+        atom_labels = self._share_out_atoms(labels, default_n_atoms(n, c, a_sample=1))
+        K = len(atom_labels)
+        check_memory(
+            8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of {K} atoms", "Use fewer n_components."
+        )
+        label_scale = self._label_scale(np.bincount(atom_labels))
+        space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
+        space.squared_norms(coordinates)  # refuses numbers whose squares are of no use
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+        def keep(learnt: lcksvd.Learnt) -> dict[str, Any]:
+            attributes = self._atom_attributes(space, learnt.B, atom_labels, classes)
+            attributes["components_"] = attributes["components_"].astype(dtype, copy=False)
+            W = self._classifier(learnt.W, learnt.S, labels)
+            return {**attributes, "_code_atoms": learnt.W, "label_components_": W.astype(dtype, copy=False)}
+
+        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
+            start = self._start(coordinates, labels, atom_labels, np.random.default_rng(seed))
+            run = lcksvd.solve(
+                coordinates,
+                labels,
+                start,
+                label_scale,
+                self.n_nonzero_coefs,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                callback=lambda iteration, record, learnt: watch(lambda: keep(learnt())),
+            )
+            self._keep(**self._outcome(run), **keep(run.state))
+        return self
+
+
+class DKSVDClassifier(LabelKSVD):
+    r"""Discriminative K-SVD (D-KSVD).
+
+    Learns a dictionary B and a classifier W together by K-SVD on samples and one-hot labels H side by side,
+
+    .. math::
+
+        \min \|X - S B\|^2 + \lambda \|H - S W\|^2 \quad \text{each row of } S \text{ with at most } T \text{
+        non-zeros}
+
+    A new sample has the codes s of orthogonal matching pursuit over B and the label :math:`\arg\max s W`.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of atoms. None: as many as training samples, but at most max(2000, n_classes).
+
+    n_nonzero_coefs : int, default=5
+        T, non-zeros of a code at most, in training and after.
+
+    label_weight : float, default=1.0
+        :math:`\lambda`, weight of the label term.
+
+    init : {"class", "all"}, default="class"
+        Where atoms start: at dictionaries that K-SVD learns for each class, shared out among the classes in
+        proportion to their samples, or at one that it learns for all samples, as in the reference.
+
+    init_iter : int, default=20
+        Iterations of K-SVD before labels are seen.
+
+    max_iter : int, default=30
+        Iterations at most.
+
+    tol : float, default=0
+        Stop when the relative change of the objective was at most `tol` three times in a row. 0: run all
+        iterations.
+
+    normalize : bool, default=True
+        Scale samples to norm 1, in `fit` and after.
+
+    n_jobs : int, default=None
+        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
+        as there are processors.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the samples that atoms start from. An int gives the same model every time.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    components_ : ndarray of shape (n_components, n_features)
+        The dictionary B, rows of norm 1.
+
+    label_components_ : ndarray of shape (n_components, n_classes)
+        The classifier W.
+
+    atom_classes_ : ndarray of shape (n_components,)
+        The label of the class at whose samples each atom started; not with ``init="all"``.
+
+    n_iter_ : int
+        Iterations done.
+
+    stopped_by_ : {"tol", "max_iter", "callback"}
+        What ended them.
+
+    history_ : dict of ndarrays of shape (n_iter_,)
+        ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
+
+    n_features_in_ : int
+        Number of features seen in `fit`.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names.
+
+    See Also
+    --------
+    LCKSVDClassifier : Has a label-consistency term too; with classes of equal size that is the same as a larger
+        `label_weight`.
+
+    References ---------- Q. Zhang and B. Li, "Discriminative K-SVD for dictionary learning in face
+    recognition", Conference on Computer Vision and Pattern Recognition, 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import DKSVDClassifier
+    >>> from ledl.datasets import few_shot_splits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> train, test = next(few_shot_splits(y, n_per_class=5))
+    >>> model = DKSVDClassifier(random_state=0).fit(X[train], y[train])
+    >>> bool(model.score(X[test], y[test]) > 0.7)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CONSTRAINTS,
+        "label_weight": [Interval(Real, 0, None, closed="neither")],
+        "init": [StrOptions({"class", "all"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_components: int | None = None,
+        n_nonzero_coefs: int = 5,
+        label_weight: float = 1.0,
+        init: str = "class",
+        init_iter: int = 20,
+        max_iter: int = 30,
+        tol: float = 0.0,
+        normalize: bool = True,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.label_weight = label_weight
+        self.init = init
+        self.init_iter = init_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.normalize = normalize
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _label_scale(self, atom_counts: Array) -> Array:
+        return np.full(len(atom_counts), self.label_weight**0.5)
+
+    def _start(self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator) -> Array:
+        if self.init == "class":
+            return super()._start(X, labels, atom_labels, rng)
+        start = sample_start(X, len(atom_labels), rng)
+        return ksvd.solve(X, start, self.n_nonzero_coefs, max_iter=self.init_iter, tol=0.0).state.M
+
+    def _keep(self, **attributes: Any) -> None:
+        if self.init == "all":
+            del attributes["atom_classes_"]
+        super()._keep(**attributes)
+
+
+class LCKSVDClassifier(LabelKSVD):
+    r"""Label consistent K-SVD (LC-KSVD).
+
+    Learns a dictionary B, a classifier W and a label-consistency transform A together by K-SVD on the stacked
+    targets of
+
+    .. math::
+
+        \min \|X - S B\|^2 + \lambda \|H - S W\|^2 + \omega \|Q - S A\|^2
+        \quad \text{each row of } S \text{ with at most } T \text{ non-zeros}
+
+    with H the one-hot labels and Q saying which atoms may serve which sample. A new sample has the codes s of
+    orthogonal matching pursuit over B and the label :math:`\arg\max s W`.
+
+    Parameters
+    ----------
+    variant : {1, 2}, default=2
+        2: as above. 1: without the label term; the classifier is a ridge regression on the codes.
+
+    n_components : int, default=None
+        Number K of atoms, shared out among the classes in proportion to their samples. None: as many as
+        training samples, but at most max(2000, n_classes).
+
+    n_nonzero_coefs : int, default=5
+        T, non-zeros of a code at most, in training and after.
+
+    label_weight : float, default=1.0
+        :math:`\lambda`, weight of the label term. Variant 1 has none.
+
+    code_weight : float, default=1.0
+        :math:`\omega`, weight of the label-consistency term.
+
+    init_iter : int, default=20
+        Iterations of K-SVD on each class before labels are seen.
+
+    max_iter : int, default=30
+        Iterations at most.
+
+    tol : float, default=0
+        Stop when the relative change of the objective was at most `tol` three times in a row. 0: run all
+        iterations.
+
+    normalize : bool, default=True
+        Scale samples to norm 1, in `fit` and after.
+
+    n_jobs : int, default=None
+        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
+        as there are processors.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the samples that atoms start from. An int gives the same model every time.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    components_ : ndarray of shape (K, n_features)
+        The dictionary B, rows of norm 1.
+
+    label_components_ : ndarray of shape (K, n_classes)
+        The classifier W.
+
+    code_components_ : ndarray of shape (K, K)
+        The label-consistency transform A, made on demand.
+
+    atom_classes_ : ndarray of shape (K,)
+        The label of each atom's class.
+
+    n_iter_ : int
+        Iterations done.
+
+    stopped_by_ : {"tol", "max_iter", "callback"}
+        What ended them.
+
+    history_ : dict of ndarrays of shape (n_iter_,)
+        ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
+
+    n_features_in_ : int
+        Number of features seen in `fit`.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names.
+
+    See Also
+    --------
+    DKSVDClassifier : Without the label-consistency term.
+
+    Notes ----- With the starts of the reference, W and A stay proportional: variant 2 is K-SVD on samples and
+    on labels scaled by :math:`\sqrt{\lambda + \omega m_j}`, :math:`m_j` being the number of atoms of class j.
+    With equal numbers it is D-KSVD with the weight :math:`\lambda + \omega m_j`. In `LEDLClassifier`, where
+    the parts of an atom are normalised apart, it is not so.
+
+    References ---------- Z. Jiang, Z. Lin and L. S. Davis, "Label consistent K-SVD: learning a discriminative
+    dictionary for recognition", IEEE Transactions on Pattern Analysis and Machine Intelligence 35, 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import LCKSVDClassifier
+    >>> from ledl.datasets import few_shot_splits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> train, test = next(few_shot_splits(y, n_per_class=5))
+    >>> model = LCKSVDClassifier(random_state=0).fit(X[train], y[train])
+    >>> bool(model.score(X[test], y[test]) > 0.7)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CONSTRAINTS,
+        "variant": [Options(Integral, {1, 2})],
+        "label_weight": [Interval(Real, 0, None, closed="left")],
+        "code_weight": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        variant: int = 2,
+        n_components: int | None = None,
+        n_nonzero_coefs: int = 5,
+        label_weight: float = 1.0,
+        code_weight: float = 1.0,
+        init_iter: int = 20,
+        max_iter: int = 30,
+        tol: float = 0.0,
+        normalize: bool = True,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.variant = variant
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.label_weight = label_weight
+        self.code_weight = code_weight
+        self.init_iter = init_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.normalize = normalize
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @property
+    def code_components_(self) -> Array:
+        """The label-consistency transform A, (K, K)."""
+        check_is_fitted(self)
+        A = self._code_atoms * code_scale(np.bincount(self._atom_labels))
+        return expand_code_transform(A, self._atom_labels).astype(self.components_.dtype, copy=False)
+
+    def _label_scale(self, atom_counts: Array) -> Array:
+        label_weight = self.label_weight if self.variant == 2 else 0.0
+        if not label_weight and not self.code_weight:
+            raise ValueError(
+                f"code_weight={self.code_weight} leaves variant={self.variant} nothing that tells of labels. "
+                "Set code_weight > 0" + (", or label_weight > 0." if self.variant == 2 else ".")
+            )
+        return np.sqrt(label_weight + self.code_weight * atom_counts)
+
+    def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
+        return W if self.variant == 2 else lcksvd.ridge_classifier(S, labels, W.shape[1])

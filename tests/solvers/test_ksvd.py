@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import orthogonal_mp
+
+import reference
+from ledl.solvers import compiled, ksvd
+from ledl.solvers.start import sample_start
+from problems import unit
+
+# Samples that are atoms need one non-zero.
+pytestmark = pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely")
+
+
+@pytest.fixture
+def problem(rng):
+    T = rng.standard_normal((60, 12)) @ rng.standard_normal((12, 12))
+    return T, sample_start(T, 20, rng)
+
+
+def squares(a):
+    return float((a**2).sum())
+
+
+def test_it_is_the_plain_algorithm(problem):
+    T, start = problem
+    run = ksvd.solve(T, start, 3, max_iter=8, tol=0)
+    assert not run.history["replaced"].any()
+    *_, (D, X) = reference.ksvd(
+        T.T, start.T.copy(), 3, 8, lambda D, y, k: orthogonal_mp(D, y, n_nonzero_coefs=k)
+    )
+    assert_allclose(run.state.M, D.T, atol=1e-9)
+    assert_allclose(run.state.S, X.T, atol=1e-9 * np.abs(X).max())
+
+
+def test_compiled_and_plain_updates_agree(problem, monkeypatch):
+    T, start = problem
+    run = ksvd.solve(T, start, 3, max_iter=5, tol=0)
+    find = compiled.find
+    monkeypatch.setattr(
+        compiled, "find", lambda name, a: None if name == "update_used_atoms" else find(name, a)
+    )
+    plain = ksvd.solve(T, start, 3, max_iter=5, tol=0)
+    for a, b in zip(run.state, plain.state, strict=True):
+        assert_allclose(a, b, atol=1e-10 * np.abs(T).max())
+
+
+@pytest.mark.parametrize("n_nonzero", [1, 3, 12])
+def test_error_never_rises_where_nothing_is_replaced(problem, n_nonzero):
+    T, start = problem
+    history = ksvd.solve(T, start, n_nonzero, max_iter=30, tol=0).history
+    rises = np.diff(history["error"]) > 1e-10 * squares(T)
+    assert not np.any(rises & (history["replaced"][1:] == 0))
+    assert history["error"][-1] < squares(T)
+
+
+def test_at_fixed_supports_the_error_falls_to_that_of_svd(rng):
+    """One atom that all samples use: the update is the power method, whose end is the first singular vector."""
+    T = rng.standard_normal((30, 8))
+    M, S = unit(rng.standard_normal((1, 8))), rng.standard_normal((30, 1))
+    state, errors = ksvd.State(M, S, T - S @ M), []
+    for _ in range(500):
+        ksvd.update_atoms(state)
+        errors.append(squares(state.E))
+    assert np.all(np.diff(errors) <= 1e-12 * squares(T))
+    singular = np.linalg.svd(T, compute_uv=False)
+    assert_allclose(errors[-1], (singular[1:] ** 2).sum(), rtol=1e-9)
+    assert_allclose(state.E, T - state.S @ state.M, atol=1e-12)
+
+
+def test_residual_and_norms_are_kept(problem):
+    T, start = problem
+    M, S, E = ksvd.solve(T, start, 4, max_iter=10, tol=0).state
+    assert_allclose(E, T - S @ M, atol=1e-10 * np.abs(T).max())
+    assert_allclose(np.linalg.norm(M, axis=1), 1)
+    assert np.count_nonzero(S, axis=1).max() <= 4
+
+
+def test_copies_and_unused_atoms_give_way_to_badly_represented_samples(rng):
+    T = unit(rng.standard_normal((40, 10)))
+    start = np.repeat(T[:4], 3, axis=0) * np.array([1, 1, -1] * 4)[:, None]  # each three times
+    run = ksvd.solve(T, start, 2, max_iter=1, tol=0)
+    assert run.history["replaced"][0] == 8
+    M = ksvd.solve(T, start, 2, max_iter=20, tol=0).state.M
+    cosines = np.abs(M @ M.T) - np.eye(len(M))
+    assert cosines.max() < 1 - 1e-6
+    # An atom orthogonal to all samples is used by nobody.
+    T = np.concatenate([T, np.zeros((40, 1))], axis=1)
+    start = np.concatenate([T[:6], np.eye(11)[10:]])
+    run = ksvd.solve(T, start, 2, max_iter=2, tol=0)
+    assert_array_equal(run.history["replaced"], [0, 1])
+    assert not run.state.M[:, 10].any()
+
+
+def test_where_all_is_represented_nothing_is_replaced(rng):
+    T = unit(rng.standard_normal((6, 10)))
+    run = ksvd.solve(T, np.concatenate([T, T]), 1, max_iter=4, tol=0)
+    assert run.history["replaced"][1:].sum() == 0
+    assert_allclose(run.history["error"], 0, atol=1e-25)
+
+
+def test_zero_samples_and_zero_atoms(rng):
+    T = np.concatenate([rng.standard_normal((10, 5)), np.zeros((2, 5))])
+    run = ksvd.solve(T, np.concatenate([T[:4], np.zeros((1, 5))]), 2, max_iter=5, tol=0)
+    assert np.isfinite(run.state.M).all()
+    assert not run.state.S[10:].any()

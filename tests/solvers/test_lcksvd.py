@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.linear_model import orthogonal_mp
+
+import reference
+from ledl.solvers import lcksvd
+from ledl.targets import atom_counts, code_scale, expand_code_transform
+from problems import unit
+
+# Samples that are atoms need one non-zero.
+pytestmark = pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely")
+
+
+def omp(D, y, n_nonzero):
+    return orthogonal_mp(D, y, n_nonzero_coefs=n_nonzero)
+
+
+def make(class_counts, n_atoms, rng):
+    labels = rng.permutation(np.repeat(np.arange(len(class_counts)), class_counts))
+    centres = rng.standard_normal((len(class_counts), 15))
+    X = unit(centres[labels] + rng.standard_normal((len(labels), 15)))
+    counts = atom_counts(class_counts, n_atoms)
+    start = lcksvd.class_start(X, labels, counts, 3, max_iter=3, rng=rng)
+    return X, labels, np.repeat(np.arange(len(counts)), counts), start
+
+
+@pytest.mark.parametrize("class_counts", [[10, 10, 10], [20, 7, 3]], ids=["balanced", "unbalanced"])
+@pytest.mark.parametrize(("lam", "omega"), [(1.0, 0.5), (0.1, 4.0)])
+def test_it_is_the_papers_algorithm_2_with_the_full_transform(class_counts, lam, omega, rng):
+    """The proof that c columns do for labels and label consistency: the oracle has K + c of them."""
+    X, labels, atom_classes, start = make(class_counts, 18, rng)
+    counts = np.bincount(atom_classes)
+    scale = np.sqrt(lam + omega * counts)
+    run = lcksvd.solve(X, labels, start, scale, 3, max_iter=10, tol=0)
+    assert not run.history["replaced"].any()
+    B, W, A, S = reference.lcksvd(
+        X.T, labels, atom_classes, start.T, lam=lam, omega=omega, n_nonzero=3, n_iter=10, omp=omp
+    )
+    learnt = run.state
+    assert_allclose(learnt.B, B.T, atol=1e-8)
+    assert_allclose(learnt.W, W.T, atol=1e-8)
+    assert_allclose(learnt.S, S.T, atol=1e-8)
+    assert_allclose(expand_code_transform(learnt.W * code_scale(counts), atom_classes), A.T, atol=1e-8)
+
+
+def test_with_equal_classes_it_is_dksvd_at_another_weight(rng):
+    X, labels, _, start = make([10, 10, 10], 18, rng)
+    lam, omega = 0.3, 0.7
+    lc = lcksvd.solve(X, labels, start, np.sqrt(lam + omega * np.full(3, 6)), 3, max_iter=10, tol=0)
+    # D-KSVD, transcribed, is LC-KSVD with a weight of next to nothing for label consistency.
+    B, W, _, _ = reference.lcksvd(
+        X.T, labels, np.repeat(np.arange(3), 6), start.T,
+        lam=lam + omega * 6, omega=1e-300, n_nonzero=3, n_iter=10, omp=omp,
+    )  # fmt: skip
+    assert_allclose(lc.state.B, B.T, atol=1e-8)
+    assert_allclose(lc.state.W, W.T, atol=1e-8)
+
+
+def test_the_ridge_start_is_that_of_scikit_learn(rng):
+    from sklearn.linear_model import Ridge
+
+    S, labels = rng.standard_normal((20, 7)), rng.integers(0, 3, 20)
+    ridge = Ridge(alpha=1, fit_intercept=False).fit(S, np.eye(3)[labels])
+    assert_allclose(lcksvd.ridge_classifier(S, labels, 3), ridge.coef_.T, atol=1e-10)
+
+
+def test_an_atom_of_labels_alone_is_left_out(rng):
+    M = unit(rng.standard_normal((4, 6)))
+    M[2, :4] = 0
+    learnt = lcksvd.separate(lcksvd.ksvd.State(M, np.ones((3, 4)), np.zeros((3, 6))), np.ones(2))
+    assert not learnt.B[2].any()
+    assert not learnt.W[2].any()
+    assert np.isfinite(learnt.W).all()
+
+
+def test_class_start_is_made_of_each_classs_own_samples(rng):
+    X, labels, atom_classes, start = make([8, 5, 2], 15, rng)
+    for j in range(3):
+        own = X[labels == j]
+        back = start[atom_classes == j] @ np.linalg.pinv(own) @ own
+        assert_allclose(back, start[atom_classes == j], atol=1e-10)
