@@ -126,7 +126,7 @@ class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
     >>> X, y = load_digits(return_X_y=True)
     >>> train, test = next(few_shot_splits(y, n_per_class=5))
     >>> model = CSDLClassifier(random_state=0).fit(X[train], y[train])
-    >>> bool(model.score(X[test], y[test]) > 0.75)
+    >>> bool(model.score(X[test], y[test]) > 0.7)
     True
     """
 
