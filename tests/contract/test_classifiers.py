@@ -172,6 +172,18 @@ def test_bad_input_is_told(classifier, digits):
         classifier.fit(X, y).predict(new[:, :-1])
 
 
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_numbers_whose_squares_are_of_no_use_are_told(classifier, digits, scale):
+    X, y, new, _ = digits
+    if getattr(classifier, "kernel", "linear") != "linear":
+        pytest.skip("kernels have their own message")
+    classifier.set_params(normalize=False).fit(X / 16, y)
+    with pytest.raises(ValueError, match=r"X has numbers of size .* in row 0.*Scale X"):
+        classifier.predict(scale * new)
+    with pytest.raises(ValueError, match=r"X has numbers of size .* in row 0.*Scale X"):
+        classifier.fit(scale * X, y)
+
+
 def test_a_failed_fit_leaves_the_model_as_it_was(classifier, digits):
     X, y, new, _ = digits
     before = classifier.fit(X, y).predict(new)

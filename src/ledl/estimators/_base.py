@@ -28,7 +28,7 @@ from ledl.coders import Coder, OMPCoder
 from ledl.coding import encode, lasso_coder
 from ledl.objective import class_residuals
 from ledl.solvers.iteration import Iterations, Status
-from ledl.subspace import KernelSpace, Subspace, find_subspace
+from ledl.subspace import KernelSpace, Subspace, find_subspace, squared_norms
 from ledl.targets import atom_counts
 
 try:
@@ -127,6 +127,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _scaled(self, X: Array) -> Array:
         """A copy with samples of norm 1, if so asked; a zero sample stays zero."""
         if not self.normalize:
+            squared_norms(X, "X")  # refuses numbers whose squares are of no use
             return X.copy()
         # First by the largest entry, so that squares neither overflow nor vanish.
         largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]

@@ -158,7 +158,6 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
             8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of n_components={K} atoms", "Use fewer."
         )
         space, coordinates = self._find_space(self._scaled(samples).astype(np.float64, copy=False))
-        space.squared_norms(samples)  # refuses numbers whose squares are of no use
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         start = sample_start(coordinates, K, np.random.default_rng(seed))
 

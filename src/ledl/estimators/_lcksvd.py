@@ -83,7 +83,6 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
         )
         label_scale = self._label_scale(np.bincount(atom_labels))
         space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
-        space.squared_norms(coordinates)  # refuses numbers whose squares are of no use
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
         def keep(learnt: lcksvd.Learnt) -> dict[str, Any]:
