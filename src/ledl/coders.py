@@ -164,17 +164,18 @@ class RidgeCoder:
     def __init__(self, atoms: Array, alpha: float) -> None:
         self.atoms = atoms
         K, r = atoms.shape
+        dtype, atoms = atoms.dtype, atoms.astype(np.float64, copy=False)
         G = atoms.T @ atoms if r < K else atoms @ atoms.T
         try:
             factor = cholesky(add_to_diagonal(G, np.full((1, 1), alpha, dtype=G.dtype)))
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                f"alpha={alpha} is so small that ridge codes over these atoms are not defined in {atoms.dtype} "
-                f"({error}). Raise alpha, or use float64."
+                f"alpha={alpha} is so small that ridge codes over these atoms are not defined in float64 "
+                f"({error}). Raise alpha."
             ) from error
         rows = np.ascontiguousarray(atoms if r < K else atoms.T)
         solved = cholesky_solve(factor, rows.copy())
-        self._projection = np.ascontiguousarray(solved.T if r < K else solved)
+        self._projection = np.ascontiguousarray(solved.T if r < K else solved, dtype=dtype)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps of none, iterations of which there are none, and True."""

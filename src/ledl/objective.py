@@ -49,17 +49,17 @@ def class_residuals(S: Array, X: Array, sq_norms: Array, D: Array, members: list
     (n, c).
 
     ``members`` holds the indices of the atoms of each class. Coordinates in X and D may lack what x has outside
-    the span of the atoms; ``sq_norms`` = |x|^2 must not.
+    the span of the atoms; ``sq_norms`` = |x|^2 must not. Rounding may make a zero slightly negative.
     """
     xp = namespace(S)
+    # In float64: small differences of large numbers decide.
+    S, X, D = (xp.astype(array, xp.float64, copy=False) for array in (S, X, D))
     rhs = X @ D.T
     residuals = []
     for atoms in members:
         codes, G = S[:, atoms], D[atoms] @ D[atoms].T
         residuals.append(sq_norms - xp.sum(codes * (2 * rhs[:, atoms] - codes @ G), axis=-1))
-    stacked = xp.stack(residuals, axis=-1)
-    # Rounding can make the square of a vanishing residual negative.
-    return xp.maximum(stacked, xp.zeros_like(stacked))
+    return xp.stack(residuals, axis=-1)
 
 
 def class_norms(S: Array, members: list[Array]) -> Array:

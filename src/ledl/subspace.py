@@ -76,8 +76,8 @@ class SampleKernel(Protocol):
     def similarities(self, Y: Array) -> Array:
         """k(y, x_i): (m, d) -> (m, n), in float64."""
 
-    def squared_norms(self, Y: Array) -> Array:
-        """k(y, y): (m, d) -> (m,), in float64."""
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        """k(y, y): (m, d) -> (m,), in float64; the first sample has that number for messages."""
 
 
 class KernelSpace(NamedTuple):
@@ -97,7 +97,7 @@ class KernelSpace(NamedTuple):
         return B @ self.coordinates
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
-        return self.kernel.squared_norms(Y)
+        return self.kernel.squared_norms(Y, first)
 
 
 def find_subspace(X: Array) -> tuple[Subspace, Array]:
@@ -115,14 +115,22 @@ def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> Ker
     gram = V diag(l) V'; the basis is V l^-1/2 and the coordinates are gram V l^-1/2 = V l^1/2. Directions whose
     eigenvalues cannot be told from rounding are left out: the rank may be less than n.
     """
-    n = len(gram)
-    if not np.allclose(gram, gram.T, rtol=1e-5, atol=1e-8 * np.abs(gram).max()):
+    n, size = len(gram), np.abs(gram).max()
+    lopsided = np.abs(gram - gram.T).max()
+    if lopsided > ROUNDING * size:
         raise ValueError(
-            "The kernel's matrix of the training samples is not symmetric: k(x, y) must be k(y, x)."
+            "The kernel's matrix of the training samples is not symmetric: k(x, y) and k(y, x) differ by up to "
+            f"{lopsided:.3g}. Use a symmetric kernel; of a matrix K of your own take (K + K') / 2."
         )
-    values, vectors = scipy.linalg.eigh((gram + gram.T) / 2, check_finite=False)
+    if not size:
+        raise ValueError(
+            "The kernel is zero between all training samples, so there is nothing to learn from. Use another "
+            "kernel or other parameters."
+        )
+    gram = (gram + gram.T) / 2
+    values, vectors = scipy.linalg.eigh(gram, check_finite=False)
     smallest, largest = values[0], values[-1]
-    if largest <= 0 or smallest < -ROUNDING * largest:
+    if smallest < -ROUNDING * largest:
         raise ValueError(
             "The kernel's matrix of the training samples is not positive semi-definite: its eigenvalues go "
             f"from {smallest:.3g} to {largest:.3g}, so there is no space whose inner products it holds. Use "
@@ -146,6 +154,6 @@ def squared_norms(X: Array, name: str, first: int = 0) -> Array:
             size = np.abs(X[row]).max()
             raise ValueError(
                 f"{name} has numbers of size {size:.0e} in row {first + row}, whose squares float64 cannot "
-                f"hold. Scale {name}, and alpha with it."
+                f"hold. Scale {name}, and alpha with it if there is one."
             )
     return squares

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -60,7 +61,12 @@ def test_parameters_are_keyword_only_with_defaults(classifier):
 def test_it_learns(classifier, digits):
     X, y, new, truth = digits
     assert classifier.fit(X, y).score(new, truth) > 0.6
-    assert len(classifier.atom_classes_ if hasattr(classifier, "atom_classes_") else classifier.components_) > 0
+    atoms = getattr(classifier, "components_", None)
+    atoms = classifier.dual_components_ if atoms is None else atoms
+    assert atoms.shape == (
+        classifier.transform(new).shape[1],
+        50 if hasattr(classifier, "dual_components_") else 64,
+    )
 
 
 def test_same_seed_same_scores(classifier, digits):
@@ -186,9 +192,24 @@ def test_numbers_whose_squares_are_of_no_use_are_told(classifier, digits, scale)
 
 def test_a_failed_fit_leaves_the_model_as_it_was(classifier, digits):
     X, y, new, _ = digits
+    frame = pd.DataFrame(X).rename(columns=str)
+    before = classifier.fit(frame, y).predict(pd.DataFrame(new).rename(columns=str))
+    for bad, labels, message in [
+        (np.zeros((50, 30)), y, "All samples are zero"),
+        (X[:, :30], np.zeros(50), "two classes"),
+        (np.full((50, 30), np.nan), y, "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            classifier.fit(bad, labels)
+        assert_array_equal(classifier.predict(pd.DataFrame(new).rename(columns=str)), before)
+
+
+def test_how_samples_are_scaled_waits_for_the_next_fit(classifier, digits):
+    X, y, new, _ = digits
     before = classifier.fit(X, y).predict(new)
-    with pytest.raises(ValueError, match="All samples are zero"):
-        classifier.fit(0 * X, y)
+    other = {"kernel": "rbf" if getattr(classifier, "kernel", "linear") == "linear" else "linear", "gamma": 1.0}
+    known = {name: value for name, value in other.items() if name in classifier.get_params()}
+    classifier.set_params(normalize=False, **known)
     assert_array_equal(classifier.predict(new), before)
 
 

@@ -20,7 +20,7 @@ ESTIMATORS = [
     DKSVDClassifier(),
     KSVD(),
     LCKSVDClassifier(),
-    LCKSVDClassifier(variant=1, n_nonzero_coefs=2),
+    LCKSVDClassifier(variant=1, n_nonzero_coefs=1),
     LEDLClassifier(),
     SRCClassifier(),
     SRCClassifier(kernel="rbf"),

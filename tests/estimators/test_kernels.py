@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
-from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier
+from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier, coding
 from ledl.datasets import few_shot_splits
 from ledl.subspace import find_kernel_space
 from problems import unit
@@ -109,7 +109,7 @@ def test_indefinite_and_odd_matrices_are_told(method, digits, rng):
     with pytest.raises(ValueError, match=r"not positive semi-definite: its eigenvalues go from -\d"):
         method.fit(indefinite, y)
     lopsided = np.where(np.eye(len(X)), 1, 0.1 * rng.random((len(X), len(X))))
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(ValueError, match=r"not symmetric: .* differ by up to 0\.\d.*\(K \+ K'\) / 2"):
         method.fit(lopsided, y)
     with pytest.raises(ValueError, match="square matrix"):
         method.fit(X[:, :40], y)
@@ -129,8 +129,60 @@ def test_bad_kernels_are_told(method, digits):
         clone(method).set_params(kernel=negative).fit(X, y)
     with pytest.raises(ValueError, match=r"k\(x, x\) = inf for sample 0.*Scale the samples"):
         clone(method).set_params(kernel="poly", degree=200, gamma=1.0).fit(X, y)
+    with pytest.raises(ValueError, match="zero between all training samples"):
+        clone(method).set_params(kernel=scaled_dot, kernel_params={"scale": 0.0}).fit(X, y)
     with pytest.raises(ValueError, match="'kernel' parameter"):
         method.set_params(kernel="sigmoidal").fit(X, y)
+
+
+def test_samples_of_norm_zero_stay_zero(method, digits):
+    X, y, new = digits
+    X, new = np.concatenate([X, 0 * X[:1]]), np.concatenate([new, 0 * new[:1]])
+    model = method.set_params(kernel="poly", coef0=0).fit(X, np.append(y, 3))
+    assert_array_equal(model._space.squared_norms(new)[-2:], [1, 0])
+    assert not model.transform(new)[-1].any()
+    assert not model.decision_function(new)[-1].any()
+
+
+def test_gamma_of_none_is_that_of_scikit_learn(digits):
+    X, y, new = digits[0] / 16, digits[1], digits[2] / 16
+    model = SRCClassifier(kernel="poly", gamma=None, degree=2).fit(X, y)
+    k = polynomial_kernel(X, gamma=1 / 64, degree=2)
+    norms = np.sqrt(np.diag(k))
+    rows = polynomial_kernel(new, X, gamma=1 / 64, degree=2)
+    rows /= norms * np.sqrt(((new**2).sum(axis=1) / 64 + 1) ** 2)[:, None]
+    precomputed = SRCClassifier(kernel="precomputed", normalize=False).fit(k / np.outer(norms, norms), y)
+    assert_allclose(model.decision_function(new), precomputed.decision_function(rows), atol=1e-8)
+
+
+def test_features_that_do_not_vary_have_a_scale(digits):
+    X, y, _ = digits
+    model = CRCClassifier(kernel="rbf").fit(np.ones_like(X), y)
+    assert model._space.kernel.parameters == {"gamma": 1.0}
+
+
+def test_arguments_that_a_kernel_does_not_take_are_told(method, digits):
+    with pytest.raises(ValueError, match=r"kernel_params=.*callable kernel, but kernel='rbf'"):
+        method.set_params(kernel="rbf", kernel_params={"gamma": 5.0}).fit(*digits[:2])
+
+
+def test_the_number_of_a_bad_sample_is_its_own(digits, monkeypatch):
+    X, y, new = digits
+    model = CRCClassifier(kernel=np.dot).fit(X, y)
+    monkeypatch.setattr(coding, "CHUNK", 700)
+    monkeypatch.setattr(coding, "CHUNK_ROWS", 7)
+    bad = new.copy()
+    bad[61] = 1e200
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="inf for sample 61"):
+        model.predict(bad)
+
+
+def test_norms_that_precomputed_rows_do_not_have_change_no_label(digits):
+    """|y|^2 is the same for all classes."""
+    X, y, new = digits
+    model = CRCClassifier(kernel="precomputed", normalize=False).fit(unit(X) @ unit(X).T, y)
+    rows = unit(new) @ unit(X).T
+    assert_array_equal(model.predict(3 * rows), model.predict(rows))
 
 
 def scaled_dot(x, y, scale=1.0):
@@ -142,7 +194,7 @@ def test_callable_kernels_take_parameters_and_see_pairs_with_training_samples_on
     seen = []
 
     def watched(a, b, scale):
-        seen.append((id(a), id(b)))
+        seen.append(1)
         return scaled_dot(a, b, scale)
 
     model = SRCClassifier(alpha=0.02, kernel=watched, kernel_params={"scale": 3.0}).fit(X, y)
@@ -157,10 +209,12 @@ def test_rounding_of_a_float32_matrix_is_no_reason_to_refuse_it(digits):
     X, y, new = digits
     X = np.concatenate([X, X[:20]])
     y = np.concatenate([y, y[:20]])
-    gram = (unit(X).astype(np.float32) @ unit(X).astype(np.float32).T).astype(np.float64)
-    gram = (gram + gram.T) / 2
+    single = unit(X).astype(np.float32)
+    gram = np.concatenate([single[i : i + 7] @ single.T for i in range(0, len(X), 7)])  # not quite symmetric
+    assert np.linalg.eigvalsh(gram.astype(np.float64)).min() < -1e-9
     model = SRCClassifier(kernel="precomputed", normalize=False).fit(gram, y)
     explicit = SRCClassifier().fit(X, y)
+    assert model._space.coordinates.shape[1] <= 50
     agree = model.predict(unit(new) @ unit(X).T) == explicit.predict(new)
     assert agree.mean() > 0.95
 

@@ -59,6 +59,27 @@ def test_ksvd_defaults_and_normalisation(digits):
     assert_allclose(np.linalg.norm(more.components_, axis=1), 1)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ksvd_keeps_the_type(digits, dtype):
+    X = digits[0].astype(dtype)
+    for few in (X[:40], X):  # fewer samples than features, and not
+        model = KSVD(n_components=20, **QUICK).fit(few)
+        assert model.components_.dtype == dtype
+        assert model.transform(X).dtype == dtype
+
+
+@pytest.mark.parametrize("scale", [1e80, 1e-85])
+def test_ksvd_learns_at_any_scale(digits, scale):
+    X = digits[0]
+    model = KSVD(n_components=20, **QUICK).fit(X)
+    scaled = KSVD(n_components=20, **QUICK).fit(scale * X)
+    assert_allclose(scaled.components_, model.components_, atol=1e-9)
+    assert_allclose(scaled.history_["error"] / scale**2, model.history_["error"])
+    normalised = KSVD(n_components=20, normalize=True, **QUICK).fit(1e-200 * X)
+    expected = KSVD(n_components=20, normalize=True, **QUICK).fit(X)
+    assert_allclose(normalised.components_, expected.components_, atol=1e-9)
+
+
 def test_tol_and_max_iter(digits):
     X, y = digits[:2]
     loose = KSVD(n_components=20, tol=0.05, max_iter=200, random_state=0).fit(X)
@@ -106,17 +127,21 @@ def test_lcksvd_with_equal_classes_is_dksvd_at_another_weight(digits):
 
 def test_dksvd_may_start_from_all_samples(digits):
     X, y, new, truth = digits
-    model = DKSVDClassifier(init="all", random_state=0).fit(X, y)
+    model = DKSVDClassifier(init="all", n_nonzero_coefs=5, random_state=0).fit(X, y)
     assert not hasattr(model, "atom_classes_")
     assert model.score(new, truth) > 0.7
     assert hasattr(model.set_params(init="class").fit(X, y), "atom_classes_")
+    few = DKSVDClassifier(init="all", n_components=4, **QUICK).fit(X, y)  # no class needs an atom of its own
+    assert few.components_.shape == (4, 64)
+    assert few.decision_function(new).shape == (len(new), 10)
 
 
 def test_weights_and_sparsity_are_used(digits):
     X, y, new, _ = digits
     model = LCKSVDClassifier(n_nonzero_coefs=3, **QUICK).fit(X, y)
     assert np.count_nonzero(model.transform(new), axis=1).max() == 3
-    for change in ({"label_weight": 50.0}, {"code_weight": 50.0}, {"init_iter": 1, "n_components": 30}):
+    model.set_params(n_components=30).fit(X, y)
+    for change in ({"label_weight": 50.0}, {"code_weight": 50.0}, {"init_iter": 1}):
         other = clone(model).set_params(**change).fit(X, y)
         assert not np.array_equal(other.decision_function(new), model.decision_function(new))
     first = LCKSVDClassifier(variant=1, **QUICK).fit(X, y).decision_function(new)

@@ -336,7 +336,7 @@ def test_a_penalty_that_is_too_small_is_told(digits):
     X, y = np.repeat(digits[0], 2, axis=0), np.repeat(digits[1], 2)
     with pytest.raises(ValueError, match=r"rho=1e-30 is so small .* Raise rho"):
         LEDLClassifier(rho=1e-30).fit(X, y)
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"raise rho, lower dual_step"):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"raise rho or lower dual_step"):
         LEDLClassifier(rho=1e-6).fit(X, y)
 
 

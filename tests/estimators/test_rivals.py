@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso, Ridge
 
 import reference
@@ -117,8 +118,38 @@ def test_samples_orthogonal_to_all_atoms_are_told():
 def test_ridge_that_is_not_defined_is_told(digits):
     X, y, _, _ = digits
     X = np.concatenate([X, X[::-1]]).astype(np.float32)
-    with pytest.raises(ValueError, match=r"alpha=1e-30 is so small.*float32.*Raise alpha"):
+    with pytest.raises(ValueError, match=r"alpha=1e-30 is so small.*Raise alpha"):
         CRCClassifier(alpha=1e-30).fit(X, np.concatenate([y, y[::-1]]))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e18])
+def test_float32_scores_at_any_scale(digits, scale):
+    X, y, new, _ = digits
+    X, new = unit(X), unit(new)
+    for model in (SRCClassifier(alpha=0.01, normalize=False), CRCClassifier(normalize=False)):
+        expected = model.fit(X, y).predict(new)
+        model.set_params(alpha=model.alpha * scale**2)
+        single = model.fit((scale * X).astype(np.float32), y).predict((scale * new).astype(np.float32))
+        assert np.mean(single == expected) > 0.95
+
+
+def test_the_regularized_rule_has_no_scale(digits):
+    X, y, new, _ = digits
+    X, new = unit(X), unit(new)
+    model = CRCClassifier(rule="regularized", normalize=False)
+    expected = model.fit(X, y).predict(new)
+    model.set_params(alpha=model.alpha * 1e-40)
+    assert_array_equal(model.fit(1e-20 * X, y).predict(1e-20 * new), expected)
+
+
+def test_csdl_tells_how_it_ended(digits):
+    X, y, _, _ = digits
+    with pytest.warns(ConvergenceWarning, match="CSDLClassifier did not converge"):
+        model = CSDLClassifier(tol=1e-9, max_iter=2).fit(X, y)
+    assert model.stopped_by_ == "max_iter"
+    assert CSDLClassifier(tol=0.1, max_iter=100).fit(X, y).stopped_by_ == "tol"
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"Training failed.*scale the samples"):
+        CSDLClassifier(normalize=False, alpha=1e100).fit(1e120 * X, y)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5)])

@@ -92,6 +92,46 @@ def test_copies_and_unused_atoms_give_way_to_badly_represented_samples(rng):
     assert not run.state.M[:, 10].any()
 
 
+def test_a_used_copy_is_replaced_and_nothing_is_lost(rng):
+    T = rng.standard_normal((30, 8))
+    M = unit(rng.standard_normal((5, 8)))
+    M[1] = -M[3]
+    S = np.zeros((30, 5))
+    S[:10, 1], S[:3, 3], S[10:, 0] = 1.0, 2.0, 3.0  # atom 1 is used more than its copy 3
+    before = M.copy()
+    state = ksvd.State(M, S, T - S @ M)
+    errors = (state.E**2).sum(axis=1)
+    state, n_replaced = ksvd.replace_atoms(state, M @ M.T, T, (T**2).sum(axis=1), unused=False)
+    assert n_replaced == 1
+    assert_array_equal(state.M[[0, 1, 2, 4]], before[[0, 1, 2, 4]])
+    assert_allclose(state.M[3], unit(T[errors.argmax()]))
+    assert not state.S[:, 3].any()
+    assert_allclose(state.E, T - state.S @ state.M, atol=1e-12)
+
+
+def test_unused_atoms_become_the_worst_samples_in_turn_but_no_copies(rng):
+    T = rng.standard_normal((12, 8))
+    T[:6] *= 10  # those with the largest errors
+    T[1], T[2] = T[0], -2 * T[0]  # copies of each other
+    M = unit(rng.standard_normal((4, 8)))
+    M[0] = unit(T[3])
+    S = np.zeros((12, 4))
+    S[7, 0] = 1.0
+    state, n_replaced = ksvd.replace_atoms(
+        ksvd.State(M, S, T - S @ M), M @ M.T, T, (T**2).sum(axis=1), unused=True
+    )
+    assert n_replaced == 3
+    chosen = [int(np.abs(unit(T) @ atom).argmax()) for atom in state.M[1:]]
+    assert sorted(chosen)[0] in (0, 1, 2)
+    assert sorted(chosen)[1:] == [4, 5]
+
+
+def test_a_start_has_different_samples_first(rng):
+    T = np.repeat(rng.standard_normal((6, 10)), 5, axis=0)
+    atoms = sample_start(T, 6, rng)
+    assert np.linalg.matrix_rank(atoms) == 6
+
+
 def test_where_all_is_represented_nothing_is_replaced(rng):
     T = unit(rng.standard_normal((6, 10)))
     run = ksvd.solve(T, np.concatenate([T, T]), 1, max_iter=4, tol=0)

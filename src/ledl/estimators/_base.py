@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,7 @@ __all__ = [
     "CodeScores",
     "Dictionary",
     "DictionaryClassifier",
+    "IterationOutcome",
     "IterativeFit",
     "LassoCodes",
     "OMPCodes",
@@ -54,13 +56,16 @@ __all__ = [
     "check_memory",
     "check_not_zero",
     "fit_context",
+    "scaled",
+    "unharmed",
     "with_callbacks",
 ]
 
+# Of several problems the first that one of them ended by.
 STOPPED_BY = {
-    Status.CONVERGED: "tol",
-    Status.MAX_ITER: "max_iter",
     Status.INTERRUPTED: "callback",
+    Status.MAX_ITER: "max_iter",
+    Status.CONVERGED: "tol",
 }
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
@@ -78,6 +83,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     n_jobs: int | None
     _space: Subspace
     _atoms: Array
+    _scales: bool
 
     def _coder(self, samples: Array, threads: int) -> Coder:
         raise NotImplementedError
@@ -101,6 +107,11 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         samples = self._new_samples(X)
         return encode(lambda threads: self._coder(samples, threads), samples, self._space, finish, self.n_jobs)
 
+    @property
+    def _unit_norm(self) -> bool:
+        """Whether samples themselves are to be scaled to norm 1."""
+        return self.normalize
+
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
         """Where training runs, and the samples there; the samples are overwritten."""
         return find_subspace(samples)
@@ -122,16 +133,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         check_flat(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
-        return self._scaled(X)
-
-    def _scaled(self, X: Array) -> Array:
-        """A copy with samples of norm 1, if so asked; a zero sample stays zero."""
-        if not self.normalize:
-            squared_norms(X, "X")  # refuses numbers whose squares are of no use
-            return X.copy()
-        # First by the largest entry, so that squares neither overflow nor vanish.
-        largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]
-        return normalize(X / np.where(largest > 0, largest, 1), copy=False)
+        return scaled(X) if self._scales else X
 
 
 class DictionaryClassifier(ClassifierMixin, Dictionary):
@@ -163,7 +165,9 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             For two classes the score of the second less that of the first.
         """
-        scores = self._from_codes(X, self._rule)
+        scores = self._from_codes(
+            X, lambda codes, *rest: self._rule(codes, *rest).astype(codes.dtype, copy=False)
+        )
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Array) -> Array:
@@ -184,10 +188,14 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
     ) -> dict[str, Any]:
-        """What every fitted model keeps: atoms in coordinates and as the user sees them, and their classes."""
+        """What every fitted model keeps: atoms in coordinates and as the user sees them, and their classes.
+
+        And how samples are scaled: a parameter that is set later waits for the next fit.
+        """
         name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
         return {
             "_space": space,
+            "_scales": self._unit_norm,
             "_atoms": atoms,
             "_atom_labels": atom_labels,
             name: space.expand(atoms),
@@ -222,14 +230,39 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
                 f"{classes[0]}. Add samples of another class."
             )
         check_not_zero(X)
-        return self._scaled(X), labels, classes
+        if not self.normalize:
+            squared_norms(X, "X")  # refuses numbers whose squares are of no use
+        return scaled(X) if self._unit_norm else X.copy(), labels, classes
 
 
-class IterativeFit(CallbackSupportMixin):
-    """A fit by iterations: tells scikit-learn's callbacks of them, and the user of how they ended."""
+class IterationOutcome:
+    """Tells the user how iterations ended."""
 
     max_iter: int
     tol: float
+
+    def _outcome(self, run: Iterations) -> dict[str, Any]:
+        """What the iterations did, as attributes; warns or raises where they did not go well."""
+        statuses = set(np.ravel(run.status))
+        if Status.NON_FINITE in statuses:
+            raise ValueError(
+                f"Training failed after {np.max(run.n_iter)} iterations: {Status.NON_FINITE.advice()}."
+            )
+        if Status.MAX_ITER in statuses and self.tol > 0:
+            advice = Status.MAX_ITER.advice(tol=self.tol, max_iter=self.max_iter)
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {advice}.", ConvergenceWarning, stacklevel=5
+            )
+        last = next(status for status in STOPPED_BY if status in statuses)
+        return {
+            "n_iter_": int(np.max(run.n_iter)),
+            "stopped_by_": STOPPED_BY[last],
+            "history_": run.history,
+        }
+
+
+class IterativeFit(IterationOutcome, CallbackSupportMixin):
+    """A fit that also tells scikit-learn's callbacks of its iterations."""
 
     @contextmanager
     def _callbacks(self, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher]:
@@ -251,18 +284,6 @@ class IterativeFit(CallbackSupportMixin):
 
         yield after_iteration
         fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
-
-    def _outcome(self, run: Iterations) -> dict[str, Any]:
-        """What the iterations did, as attributes; warns or raises where they did not go well."""
-        status = run.status[()]
-        if status is Status.NON_FINITE:
-            raise ValueError(f"Training failed after {run.n_iter} iterations: {status.advice()}.")
-        if status is Status.MAX_ITER and self.tol > 0:
-            advice = status.advice(tol=self.tol, max_iter=self.max_iter)
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {advice}.", ConvergenceWarning, stacklevel=4
-            )
-        return {"n_iter_": int(run.n_iter), "stopped_by_": STOPPED_BY[status], "history_": run.history}
 
 
 class LassoCodes:
@@ -315,8 +336,30 @@ class ResidualScores:
         return [np.flatnonzero(self._atom_labels == j) for j in range(self._atom_labels.max() + 1)]
 
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        scores = -class_residuals(codes, X, sq_norms, self._atoms, self._members)
-        return scores.astype(codes.dtype, copy=False)
+        return -class_residuals(codes, X, sq_norms, self._atoms, self._members)
+
+
+def scaled(X: Array) -> Array:
+    """A copy with samples of norm 1; a zero sample stays zero."""
+    # First by the largest entry, so that squares neither overflow nor vanish.
+    largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]
+    return normalize(X / np.where(largest > 0, largest, 1), copy=False)
+
+
+def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """A fit that leaves the model as it was if it fails; scikit-learn's validation sets attributes first."""
+
+    @wraps(fit)
+    def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded
 
 
 def check_flat(X: Array) -> None:

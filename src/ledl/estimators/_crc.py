@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
 from ledl.coders import Coder, RidgeCoder
-from ledl.estimators._base import ResidualScores, fit_context
+from ledl.estimators._base import ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.objective import class_norms
 from ledl.threads import one_blas_thread
@@ -134,6 +134,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
     def fit(self, X: Array, y: Array) -> CRCClassifier:
         """Factorise once for all new samples.
 
@@ -164,8 +165,9 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         if self.rule == "residual":
             return scores
         norms = class_norms(codes, self._members)
-        # A class that contributes nothing is as far as can be, not infinitely far.
-        return -np.sqrt(-scores) / np.maximum(norms, np.finfo(norms.dtype).eps)
+        # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
+        least = np.finfo(norms.dtype).eps * norms.max(axis=1, keepdims=True)
+        return -np.sqrt(np.maximum(-scores, 0)) / np.where(least > 0, np.maximum(norms, least), 1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
-from ledl.estimators._base import LassoCodes, ResidualScores, check_memory, fit_context
+from ledl.estimators._base import (
+    IterationOutcome,
+    LassoCodes,
+    ResidualScores,
+    check_memory,
+    fit_context,
+    unharmed,
+)
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.iteration import Iterations
@@ -21,7 +28,7 @@ from ledl.targets import default_n_atoms
 from ledl.threads import map_in_threads, one_blas_thread
 
 
-class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
+class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassifier):
     r"""Class-specific dictionary learning with sparse representation based classification (CSDL-SRC).
 
     For each class j, with samples :math:`X_j`, atoms :math:`B_j` with rows of norm 1 are learnt by blockwise
@@ -100,6 +107,9 @@ class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
     n_iter_ : int
         Iterations of the class that took most.
 
+    stopped_by_ : {"tol", "max_iter"}
+        What ended them; "max_iter" if it ended those of one class.
+
     history_ : dict of ndarrays of shape (n_iter_, n_classes)
         ``objective``, the sum above for each class after each iteration (NaN once a class has ended).
 
@@ -177,6 +187,7 @@ class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
     def fit(self, X: Array, y: Array) -> CSDLClassifier:
         """Learn atoms for each class.
 
@@ -209,7 +220,9 @@ class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
             tasks = list(zip(by_class, starts, strict=True))
             runs = map_in_threads(lambda task: learn(*task), tasks, effective_n_jobs(self.n_jobs))
         atoms = np.concatenate([run.state for run in runs]).astype(dtype, copy=False)
-        self._keep(**self._atom_attributes(space, atoms, atom_labels, classes), **joint_history(runs))
+        self._keep(
+            **self._atom_attributes(space, atoms, atom_labels, classes), **self._outcome(side_by_side(runs))
+        )
         return self
 
     @property
@@ -224,10 +237,10 @@ class CSDLClassifier(ResidualScores, LassoCodes, KernelClassifier):
         return tags
 
 
-def joint_history(runs: list[Iterations]) -> dict[str, Any]:
-    """The iterations of all classes, side by side."""
-    n_iter = max(int(run.n_iter) for run in runs)
-    objective = np.full((n_iter, len(runs)), np.nan)
+def side_by_side(runs: list[Iterations]) -> Iterations:
+    """The iterations of all classes as those of several problems."""
+    n_iter = np.array([int(run.n_iter) for run in runs])
+    objective = np.full((n_iter.max(), len(runs)), np.nan)
     for j, run in enumerate(runs):
-        objective[: int(run.n_iter), j] = run.history["objective"]
-    return {"n_iter_": n_iter, "history_": {"objective": objective}}
+        objective[: n_iter[j], j] = run.history["objective"]
+    return Iterations(None, n_iter, {"objective": objective}, np.array([run.status[()] for run in runs]))

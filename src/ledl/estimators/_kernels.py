@@ -44,12 +44,12 @@ class PairwiseKernel(NamedTuple):
         if not np.isfinite(K).all():
             raise ValueError(
                 f"kernel={self.kernel!r} gives values that are not finite. Scale the samples, or "
-                "lower the degree."
+                "use another kernel or other parameters."
             )
         return K * (self._inverse_norms(Y)[:, None] * self.inverse_norms) if self.normalize else K
 
-    def squared_norms(self, Y: Array) -> Array:
-        squares = self._diagonal(Y.astype(np.float64, copy=False))
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
+        squares = self._diagonal(Y.astype(np.float64, copy=False), first)
         return (squares > 0).astype(np.float64) if self.normalize else squares
 
     def fitted(self) -> PairwiseKernel:
@@ -61,8 +61,8 @@ class PairwiseKernel(NamedTuple):
         squares = self._diagonal(Y)
         return np.where(squares > 0, 1, 0) / np.sqrt(np.where(squares > 0, squares, 1))
 
-    def _diagonal(self, Y: Array) -> Array:
-        """k(y, y) of each sample: never the matrix of all pairs."""
+    def _diagonal(self, Y: Array, first: int = 0) -> Array:
+        """k(y, y) of each sample: never the matrix of all pairs. The first sample has that number."""
         if self.kernel == "rbf":
             return np.ones(len(Y))
         if self.kernel == "hellinger":
@@ -78,9 +78,9 @@ class PairwiseKernel(NamedTuple):
         wrong = np.flatnonzero(~((squares >= 0) & (squares < np.inf)))
         if wrong.size:
             raise ValueError(
-                f"kernel={self.kernel!r} gives k(x, x) = {squares[wrong[0]]:g} for sample {wrong[0]}, but a "
-                "squared norm is neither negative nor infinite. Scale the samples, or use another kernel or "
-                "other parameters."
+                f"kernel={self.kernel!r} gives k(x, x) = {squares[wrong[0]]:g} for sample {first + wrong[0]}, "
+                "but a squared norm is neither negative nor infinite. Scale the samples, or use another "
+                "kernel or other parameters."
             )
         return squares
 
@@ -91,7 +91,7 @@ class PrecomputedKernel(NamedTuple):
     def similarities(self, Y: Array) -> Array:
         return Y.astype(np.float64, copy=False)
 
-    def squared_norms(self, Y: Array) -> Array:
+    def squared_norms(self, Y: Array, first: int = 0) -> Array:
         return np.ones(len(Y))
 
 
@@ -110,9 +110,10 @@ class KernelClassifier(DictionaryClassifier):
         tags.input_tags.positive_only = self.kernel == "hellinger"
         return tags
 
-    def _scaled(self, X: Array) -> Array:
+    @property
+    def _unit_norm(self) -> bool:
         # With a kernel it is k that is normalised.
-        return super()._scaled(X) if self.kernel == "linear" else X
+        return self.normalize and self.kernel == "linear"
 
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
         if self.kernel == "linear":
@@ -136,6 +137,11 @@ class KernelClassifier(DictionaryClassifier):
     def _kernel_parameters(self, samples: Array) -> dict[str, Any]:
         if callable(self.kernel):
             return self.kernel_params or {}
+        if self.kernel_params:
+            raise ValueError(
+                f"kernel_params={self.kernel_params} are arguments of a callable kernel, but kernel="
+                f"{self.kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
+            )
         gamma = self.gamma
         if gamma == "scale":  # as in scikit-learn's SVC
             variance = float(np.var(samples, dtype=np.float64))

@@ -19,10 +19,13 @@ from ledl.estimators._base import (
     check_memory,
     check_not_zero,
     fit_context,
+    scaled,
+    unharmed,
     with_callbacks,
 )
 from ledl.solvers import ksvd
 from ledl.solvers.start import sample_start
+from ledl.subspace import squared_norms
 from ledl.targets import default_n_atoms
 from ledl.threads import one_blas_thread
 
@@ -44,7 +47,8 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms. None: as many as training samples, but at most 2000.
+        Number of atoms. None: as many as training samples, but at most 2000; the samples themselves are then
+        the answer, so set it lower to learn something.
 
     n_nonzero_coefs : int, default=5
         T, non-zeros of a code at most, in `fit` and `transform`.
@@ -87,7 +91,9 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names.
 
-    References ---------- M. Aharon, M. Elad and A. Bruckstein, "K-SVD: an algorithm for designing
+    References
+    ----------
+    M. Aharon, M. Elad and A. Bruckstein, "K-SVD: an algorithm for designing
     overcomplete dictionaries for sparse representation", IEEE Transactions on Signal Processing 54, 2006.
 
     R. Rubinstein, M. Zibulevsky and M. Elad, "Efficient implementation of the K-SVD algorithm using batch
@@ -135,6 +141,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
     def fit(self, X: Array, y: Any = None) -> KSVD:
         """Learn atoms from samples.
 
@@ -157,13 +164,16 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         check_memory(
             8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of n_components={K} atoms", "Use fewer."
         )
-        space, coordinates = self._find_space(self._scaled(samples).astype(np.float64, copy=False))
+        samples = scaled(samples) if self.normalize else samples.copy()
+        squared_norms(samples, "X")  # refuses numbers whose squares are of no use
+        space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         start = sample_start(coordinates, K, np.random.default_rng(seed))
 
         def keep(state: ksvd.State) -> dict[str, Any]:
-            atoms = state.M.astype(dtype)
-            return {"_space": space, "_atoms": atoms, "components_": space.expand(atoms)}
+            components = space.expand(state.M).astype(dtype, copy=False)
+            scales = self._unit_norm
+            return {"_space": space, "_scales": scales, "_atoms": state.M, "components_": components}
 
         with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
             run = ksvd.solve(

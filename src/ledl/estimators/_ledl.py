@@ -21,6 +21,7 @@ from ledl.estimators._base import (
     LassoCodes,
     check_memory,
     fit_context,
+    unharmed,
     with_callbacks,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
@@ -260,6 +261,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
     def fit(self, X: Array, y: Array) -> LEDLClassifier:
         """Learn atoms, classifier and transform from labelled samples.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
-from ledl.estimators._base import LassoCodes, ResidualScores, fit_context
+from ledl.estimators._base import LassoCodes, ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 
 
@@ -85,7 +85,9 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
     -----
     `decision_function` gives negative squared residuals.
 
-    References ---------- J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition
+    References
+    ----------
+    J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition
     via sparse representation", IEEE Transactions on Pattern Analysis and Machine Intelligence 31, 2009.
 
     Examples
@@ -132,6 +134,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
     def fit(self, X: Array, y: Array) -> SRCClassifier:
         """Keep the training samples as atoms.
 

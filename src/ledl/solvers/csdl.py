@@ -6,11 +6,11 @@ With X the samples of one class, blockwise coordinate descent on
 
 takes exact lasso codes S, then a Gauss-Seidel sweep over the atoms B. Both lower (1).
 
-For samples of norm 1 the samples themselves, as atoms, minimise (1): by the triangle inequality |x - s B| >=
-1 - |s|_1, so that each sample costs at least 2 alpha - alpha^2, and it costs just that with the code 1 -
-alpha on itself. A start there would therefore learn nothing; atoms start at random combinations of the
-samples instead (`ledl.solvers.start.random_mixtures`), and what makes them useful is that they need not end
-at single samples.
+For samples of norm 1 and alpha <= 1 a dictionary that contains the samples minimises (1): by the triangle
+inequality |x - s B| >= 1 - |s|_1, so that each sample costs at least 2 alpha - alpha^2, and it costs just
+that with the code 1 - alpha on itself. A start there would therefore learn nothing; atoms start at random
+combinations of the samples instead (`ledl.solvers.start.random_mixtures`), and what makes them useful is that
+they need not end at single samples.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class Status(Enum):
         "was reached; raise max_iter, raise tol, or set tol=0 to ask for exactly max_iter iterations"
     )
     NON_FINITE = (
-        "the objective became infinite or NaN; scale the samples (normalize=True does), raise rho, "
-        "lower dual_step, or use float64"
+        "the objective became infinite or NaN; scale the samples (normalize=True does), use float64, or, "
+        "for LEDL, raise rho or lower dual_step"
     )
     INTERRUPTED = "a callback asked to stop"
 

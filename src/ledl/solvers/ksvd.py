@@ -59,28 +59,36 @@ def solve(
     sq_norms = np.einsum("ij,ij->i", T, T)
 
     def step(state: State, iteration: int, active: Array) -> tuple[State, Record]:
-        state, n_replaced = replace_atoms(state, T, sq_norms, unused=iteration > 0)
-        state = update_atoms(update_codes(state, T, sq_norms, n_nonzero))
+        G = state.M @ state.M.T
+        state, n_replaced = replace_atoms(state, G, T, sq_norms, unused=iteration > 0)
+        G = state.M @ state.M.T if n_replaced else G
+        codes, _ = omp(G, T @ state.M.T, sq_norms, n_nonzero)
+        state = update_atoms(keep_better(codes, state, T))
         return state, {"error": np.einsum("ij,ij->", state.E, state.E), "replaced": n_replaced}
 
     state = State(M.copy(), np.zeros((len(T), len(M))), T.copy())
     return iterate(step, state, watch="error", max_iter=max_iter, tol=tol, callback=callback)
 
 
-def update_codes(state: State, T: Array, sq_norms: Array, n_nonzero: int) -> State:
-    """Codes by matching pursuit, where they are better than those at hand."""
-    M, S, E = state
-    new, _ = omp(M @ M.T, T @ M.T, sq_norms, n_nonzero)
-    rest = T - new @ M
-    better = np.einsum("ij,ij->i", rest, rest) <= np.einsum("ij,ij->i", E, E)
-    S[better], E[better] = new[better], rest[better]
+def keep_better(codes: Array, state: State, T: Array) -> State:
+    """New codes for the samples for which they are no worse than those at hand."""
+    loop = compiled.find("keep_better_codes", codes) or keep_better_codes_plain
+    loop(codes, T, *state)
     return state
+
+
+def keep_better_codes_plain(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
+    """S and E = T - S M in place."""
+    rest = T - codes @ M
+    better = np.einsum("ij,ij->i", rest, rest) <= np.einsum("ij,ij->i", E, E)
+    S[better], E[better] = codes[better], rest[better]
 
 
 def update_atoms(state: State) -> State:
     """One pass over the atoms and their coefficients, at fixed supports."""
-    atoms, users = np.nonzero(state.S.T)
-    starts = np.searchsorted(atoms, np.arange(len(state.M) + 1))
+    users, atoms = np.nonzero(state.S)
+    by_atom = np.argsort(atoms, kind="stable")
+    users, starts = users[by_atom], np.searchsorted(atoms[by_atom], np.arange(len(state.M) + 1))
     update = compiled.find("update_used_atoms", state.M) or update_used_atoms_plain
     update(*state, users, starts)
     return state
@@ -93,35 +101,55 @@ def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: 
         g = S[mine, k]
         without = E[mine] + np.outer(g, M[k])
         numerator = g @ without
-        norm = np.linalg.norm(numerator)
-        if norm > 0:
-            M[k] = numerator / norm
+        largest = np.abs(numerator).max()
+        if largest > 0:
+            M[k] = unit_rows(numerator / largest)  # the square of a square may overflow
             S[mine, k] = without @ M[k]
             E[mine] = without - np.outer(S[mine, k], M[k])
 
 
-def replace_atoms(state: State, T: Array, sq_norms: Array, *, unused: bool) -> tuple[State, int]:
-    """Copies of other atoms, and unused ones if so asked, become the samples that are represented worst.
+def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: bool) -> tuple[State, int]:
+    """Copies of other atoms, and unused ones if asked for, become the samples represented worst; G = M M'.
 
-    Only as long as there are samples that are badly represented, and different ones.
+    Only as long as there are samples that are badly represented and no copies of an atom.
     """
     M, S, E = state
-    G = np.abs(M @ M.T)
     usage = np.count_nonzero(S, axis=0)
-    # Of two copies the one that is used less goes, or the later one.
-    order = np.lexsort((np.arange(len(M)), -usage))
-    copies = np.tril(G[np.ix_(order, order)] > 1 - COPY, -1).any(axis=1)
-    bad = np.zeros(len(M), dtype=bool)
-    bad[order] = copies
-    bad |= (usage == 0) & unused
+    bad = copies(G, usage) | ((usage == 0) & unused)
+    if not bad.any():
+        return state, 0
     errors = np.einsum("ij,ij->i", E, E)
-    candidates = np.argsort(-errors, kind="stable")
-    candidates = candidates[errors[candidates] > REPRESENTED * sq_norms[candidates]]
-    n_replaced = 0
-    for k, sample in zip(np.flatnonzero(bad), candidates, strict=False):
+    worst = np.argsort(-errors, kind="stable")
+    worst = worst[errors[worst] > REPRESENTED * sq_norms[worst]]
+    targets = distinct(T[worst] / np.sqrt(sq_norms[worst])[:, None], M[~bad], int(bad.sum()))
+    replaced = np.flatnonzero(bad)[: len(targets)]
+    for k, target in zip(replaced, targets, strict=True):
         mine = np.flatnonzero(S[:, k])
         E[mine] += np.outer(S[mine, k], M[k])
         S[mine, k] = 0
-        M[k] = T[sample] / np.sqrt(sq_norms[sample])
-        n_replaced += 1
-    return state, n_replaced
+        M[k] = target
+    return state, len(replaced)
+
+
+def copies(G: Array, usage: Array) -> Array:
+    """Which atoms are copies of others: of two the one that is used less, or the later one."""
+    close = (G > 1 - COPY) | (G < COPY - 1)
+    is_copy = np.zeros(len(G), dtype=bool)
+    if np.count_nonzero(close) > len(G):  # not each with itself alone
+        order = np.lexsort((np.arange(len(G)), -usage))
+        is_copy[order] = np.tril(close[np.ix_(order, order)], -1).any(axis=1)
+    return is_copy
+
+
+def distinct(targets: Array, atoms: Array, n_most: int) -> Array:
+    """The first targets, `n_most` at most, that are copies neither of atoms nor of each other."""
+    near = np.max(np.abs(targets @ atoms.T), axis=1, initial=0)
+    chosen = np.empty((n_most, targets.shape[1]))
+    n = 0
+    for target in targets[near <= 1 - COPY]:
+        if n == n_most:
+            break
+        if np.max(np.abs(chosen[:n] @ target), initial=0) <= 1 - COPY:
+            chosen[n] = target
+            n += 1
+    return chosen[:n]

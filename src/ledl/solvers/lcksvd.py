@@ -99,7 +99,9 @@ def class_start(
     parts = []
     for j, n_atoms in enumerate(atom_counts):
         own = X[labels == j]
-        start = sample_start(own, n_atoms, rng)
-        run = ksvd.solve(own, start, min(n_nonzero, n_atoms), max_iter=max_iter, tol=0.0)
-        parts.append(run.state.M)
+        atoms = sample_start(own, n_atoms, rng)
+        if n_atoms < len(own):  # else all samples are atoms, and nothing is left to learn
+            run = ksvd.solve(own, atoms, min(n_nonzero, n_atoms), max_iter=max_iter, tol=0.0)
+            atoms = run.state.M
+        parts.append(atoms)
     return np.concatenate(parts)

@@ -92,7 +92,8 @@ def random_mixtures(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
 
 def sample_start(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
     """Atoms at different samples, not at zero ones, in random order; if those do not suffice, at mixtures."""
-    usable = np.flatnonzero(X.any(axis=1))
+    _, distinct = np.unique(X, axis=0, return_index=True)
+    usable = np.sort(distinct[X[distinct].any(axis=1)])  # in an order that coordinates do not change
     atoms = unit_rows(X[rng.permutation(usable)[:n_atoms]])
     return np.concatenate([atoms, random_mixtures(X, n_atoms - len(atoms), rng)])
 

@@ -15,6 +15,7 @@ from ledl.arrays import Array, is_numpy
 NUMPY_LOOPS = {
     "active_set": "codes",
     "coordinate_descent": "codes",
+    "keep_better_codes": "ksvd",
     "omp": "codes",
     "reflect": "numba",
     "shrink": "numba",

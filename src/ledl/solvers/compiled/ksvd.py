@@ -1,4 +1,4 @@
-"""The update of K-SVD's atoms, for NumPy arrays, compiled; the plain version is in `ledl.solvers.ksvd`."""
+"""K-SVD's loops for NumPy arrays, compiled; the plain versions are in `ledl.solvers.ksvd`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,30 @@ from numba import njit
 
 from ledl.arrays import Array
 from ledl.solvers.compiled.numba import FAST
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def keep_better_codes(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
+    """As in the plain version, with the non-zeros of codes alone."""
+    n, K = codes.shape
+    q = T.shape[1]
+    rest = np.empty(q)
+    for i in range(n):
+        rest[:] = T[i]
+        code = codes[i]
+        for k in range(K):
+            value = code[k]
+            if value != 0.0:
+                atom = M[k]
+                for j in range(q):
+                    rest[j] -= value * atom[j]
+        new, old, row = 0.0, 0.0, E[i]
+        for j in range(q):
+            new += rest[j] * rest[j]
+            old += row[j] * row[j]
+        if new <= old:
+            row[:] = rest
+            S[i] = code
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -24,12 +48,16 @@ def update_used_atoms(M: Array, S: Array, E: Array, users: Array, starts: Array)
             squares += g * g
             for j in range(q):
                 new[j] += g * row[j]
-        norm = 0.0
+        largest = 0.0
         for j in range(q):
             new[j] += squares * old[j]
-            norm += new[j] * new[j]
-        if norm <= 0.0:
+            largest = max(largest, abs(new[j]))
+        if largest <= 0.0:
             continue
+        norm = 0.0
+        for j in range(q):
+            new[j] /= largest  # the square of a square may overflow
+            norm += new[j] * new[j]
         norm = np.sqrt(norm)
         cosine = 0.0
         for j in range(q):
