@@ -35,6 +35,9 @@ def methods(name):
     yield f"CRC, {crc:g}", CRCClassifier(alpha=crc)
     if name == "yaleb":
         yield f"CRC regularized, {2.0**-8:g}", CRCClassifier(alpha=2**-8, rule="regularized")
+    if name in ("yaleb", "pie"):
+        hellinger = {"kernel": "hellinger", "rule": "regularized"}
+        yield f"CRC regularized hellinger, {2.0**-8:g}", CRCClassifier(alpha=2**-8, **hellinger)
     yield f"SRC, {csdl:g}", SRCClassifier(alpha=csdl)
     yield f"CSDL, {csdl:g}", CSDLClassifier(alpha=csdl)
 

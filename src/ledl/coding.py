@@ -17,7 +17,7 @@ from ledl.arrays import Array
 from ledl.coders import Coder, LassoCoder, OMPCoder
 from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS
 from ledl.solvers.proximal import PILOTS
-from ledl.subspace import IdentitySubspace, Subspace
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.threads import map_in_threads, one_blas_thread
 
 # Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
@@ -338,14 +338,13 @@ def encode(
         )
     results, coded = zip(*parts, strict=True)
     if not any(coded) and samples.any():
-        reason = "they are orthogonal to all atoms. Check how they were loaded or scaled."
+        reason = "they have nothing in common with the atoms"
         if isinstance(coder, LassoCoder):
-            reason = (
-                f"alpha={coder.alpha} is too large for samples of this size. Lower alpha or transform_alpha, "
-                "or scale the samples."
-            )
+            reason = f"alpha={coder.alpha} is too large for samples of this size"
+        kernel = ", or lower the kernel's gamma" if isinstance(space, KernelSpace) else ""
         warnings.warn(
-            f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: {reason}",
+            f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: {reason}. "
+            f"Lower alpha (or transform_alpha, if set), or scale the samples as in training{kernel}.",
             UserWarning,
             stacklevel=3,
         )

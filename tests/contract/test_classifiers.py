@@ -172,6 +172,8 @@ def test_bad_input_is_told(classifier, digits):
         classifier.fit(0 * X, y)
     with pytest.raises(ValueError, match=r"reshape\(len\(X\), -1\)"):
         classifier.fit(X.reshape(-1, 8, 8), y)
+    with pytest.raises(ValueError, match=r"reshape\(len\(X\), -1\)"):
+        classifier.fit(list(X.reshape(-1, 8, 8)), y)
     with pytest.raises(ValueError, match="NaN"):
         classifier.fit(np.where(X.max() == X, np.nan, X), y)
     with pytest.raises(ValueError, match="features"):
@@ -202,6 +204,17 @@ def test_a_failed_fit_leaves_the_model_as_it_was(classifier, digits):
         with pytest.raises(ValueError, match=message):
             classifier.fit(bad, labels)
         assert_array_equal(classifier.predict(pd.DataFrame(new).rename(columns=str)), before)
+
+
+def test_parameters_that_are_set_later_are_checked(classifier, digits):
+    X, y, new, _ = digits
+    classifier.fit(X, y)
+    for bad in ({"alpha": -1.0}, {"n_nonzero_coefs": 0}, {"rule": "rls"}, {"n_jobs": 0}):
+        if set(bad) <= set(classifier.get_params()):
+            before = {name: classifier.get_params()[name] for name in bad}
+            with pytest.raises(ValueError, match=f"'{next(iter(bad))}' parameter"):
+                classifier.set_params(**bad).predict(new)
+            classifier.set_params(**before)
 
 
 def test_how_samples_are_scaled_waits_for_the_next_fit(classifier, digits):

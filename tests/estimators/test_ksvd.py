@@ -47,6 +47,15 @@ def test_ksvd_learns_to_represent(digits):
     assert error < 1.1 * history["error"][-1]
 
 
+def test_samples_come_back_from_codes(digits):
+    X = digits[0]
+    model = KSVD(n_components=30, **QUICK).fit(X)
+    codes = model.transform(X)
+    assert_allclose(model.inverse_transform(codes), codes @ model.components_)
+    with pytest.raises(ValueError, match="Codes have 29 columns, but there are 30 atoms"):
+        model.inverse_transform(codes[:, 1:])
+
+
 def test_ksvd_defaults_and_normalisation(digits):
     X = digits[0]
     assert KSVD(**QUICK).fit(X).components_.shape == X.shape

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.base import (
 from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -44,6 +46,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
 
 
 __all__ = [
+    "N_JOBS",
     "CodeScores",
     "Dictionary",
     "DictionaryClassifier",
@@ -67,6 +70,9 @@ STOPPED_BY = {
     Status.MAX_ITER: "max_iter",
     Status.CONVERGED: "tol",
 }
+
+# Any number of threads but none.
+N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None]
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
@@ -131,6 +137,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _new_samples(self, X: Array) -> Array:
         """Checked and scaled samples to transform or classify."""
         check_is_fitted(self)
+        self._validate_params()  # some may have been set since
         check_flat(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         return scaled(X) if self._scales else X
@@ -364,9 +371,10 @@ def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_flat(X: Array) -> None:
     """Refuse stacks of images, with the remedy that scikit-learn's own message lacks."""
-    if getattr(X, "ndim", 2) > 2:
+    first: Any = X[0] if isinstance(X, list | tuple) and len(X) else 0
+    if getattr(X, "ndim", 1 + np.ndim(first)) > 2:
         raise ValueError(
-            f"X has shape {X.shape}, but a row of features for each sample is needed. Flatten images with "
+            f"X has shape {np.shape(X)}, but a row of features for each sample is needed. Flatten images with "
             "X.reshape(len(X), -1)."
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
 from ledl.coders import Coder, RidgeCoder
-from ledl.estimators._base import ResidualScores, fit_context, unharmed
+from ledl.estimators._base import N_JOBS, ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.objective import class_norms
 from ledl.threads import one_blas_thread
@@ -31,7 +31,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
     Parameters
     ----------
     alpha : float, default=2**-5 = 0.03125
-        Weight of the squared norm of the codes.
+        Weight of the squared norm of the codes. The parameter to tune first, between 2**-10 and 2**1.
 
     rule : {"residual", "regularized"}, default="residual"
         The class with the smallest :math:`\|y - \hat s_j X_j\|^2`, or with the smallest :math:`\|y - \hat s_j
@@ -48,7 +48,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
         between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
 
-    gamma : float or "scale", default="scale"
+    gamma : float, "scale" or None, default="scale"
         Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
 
     degree, coef0 : float, default=3, 1
@@ -85,6 +85,11 @@ class CRCClassifier(ResidualScores, KernelClassifier):
     --------
     SRCClassifier : The same with sparse codes.
 
+    Notes
+    -----
+    `decision_function` gives negative squared residuals, or, for ``rule="regularized"``, the negative of
+    residuals over norms.
+
     References
     ----------
     L. Zhang, M. Yang and X. Feng, "Sparse representation or collaborative representation: which helps face
@@ -107,7 +112,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         "rule": [StrOptions({"residual", "regularized"})],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
     }
 
     def __init__(

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
 from ledl.estimators._base import (
+    N_JOBS,
     IterationOutcome,
     LassoCodes,
     ResidualScores,
@@ -48,7 +49,8 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         of training samples, but at most max(2000, n_classes).
 
     alpha : float, default=2**-8 = 0.00390625
-        Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`.
+        Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`. The parameter to tune first,
+        between 2**-10 and 2**-3.
 
     max_iter : int, default=30
         Iterations for each class at most. Not more than needed: the samples themselves minimise the objective
@@ -68,7 +70,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
         between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
 
-    gamma : float or "scale", default="scale"
+    gamma : float, "scale" or None, default="scale"
         Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
 
     degree, coef0 : float, default=3, 1
@@ -149,7 +151,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 

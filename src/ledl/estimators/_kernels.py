@@ -176,7 +176,7 @@ class KernelClassifier(DictionaryClassifier):
 def _not_negative(X: Array) -> Array:
     if np.min(X, initial=0) < 0:
         raise ValueError(
-            f"kernel='hellinger' is the sum of sqrt(x_i y_i), but X has negative values, {X.min():g} for one: "
-            "Negative values in data passed to X. Use another kernel, or shift the data."
+            f"kernel='hellinger' is the sum of sqrt(x_i y_i), but X has negative values, {X.min():g} for one. "
+            "Negative values in data passed to X: use another kernel, or clip them."
         )
     return X

@@ -6,12 +6,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ledl.arrays import Array
 from ledl.estimators._base import (
+    N_JOBS,
     Dictionary,
     IterativeFit,
     OMPCodes,
@@ -51,7 +52,8 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         the answer, so set it lower to learn something.
 
     n_nonzero_coefs : int, default=5
-        T, non-zeros of a code at most, in `fit` and `transform`.
+        T, non-zeros of a code at most, in `fit` and `transform`; no more than there are atoms or features are
+        used.
 
     max_iter : int, default=30
         Iterations at most.
@@ -61,7 +63,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         iterations.
 
     normalize : bool, default=False
-        Scale samples to norm 1, in `fit` and after.
+        Scale samples to norm 1, in `fit` and after; codes are then those of the scaled samples.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -105,7 +107,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
     >>> from ledl import KSVD
     >>> X, _ = load_digits(return_X_y=True)
     >>> model = KSVD(n_components=100, n_nonzero_coefs=5, random_state=0).fit(X)
-    >>> rest = X - model.transform(X) @ model.components_
+    >>> rest = X - model.inverse_transform(model.transform(X))
     >>> bool((rest**2).sum() < 0.05 * (X**2).sum())
     True
     """
@@ -116,7 +118,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 
@@ -186,3 +188,24 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
             )
             self._keep(**self._outcome(run), **keep(run.state))
         return self
+
+    def inverse_transform(self, X: Array) -> Array:
+        """Samples from codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        codes = check_array(X, dtype=[np.float64, np.float32])
+        if codes.shape[1] != len(self.components_):
+            raise ValueError(
+                f"Codes have {codes.shape[1]} columns, but there are {len(self.components_)} atoms. Give what "
+                "transform gave."
+            )
+        return codes @ self.components_

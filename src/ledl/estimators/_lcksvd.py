@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
 from ledl.estimators._base import (
+    N_JOBS,
     CodeScores,
     DictionaryClassifier,
     IterativeFit,
@@ -33,7 +34,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, None, closed="left")],
     "normalize": ["boolean"],
-    "n_jobs": [Integral, None],
+    "n_jobs": N_JOBS,
     "random_state": ["random_state"],
 }
 
@@ -124,11 +125,12 @@ class DKSVDClassifier(LabelKSVD):
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms. None: as many as training samples, but at most max(2000, n_classes).
+        Number of atoms. None: as many as training samples, but at most max(2000, n_classes). Atoms then stay
+        near the samples, and it is mostly W that is learnt.
 
     n_nonzero_coefs : int, default=20
         T, non-zeros of a code at most, in training and after. The parameter to tune first: about 5 for
-        digits, 20 to 40 for faces.
+        digits, 20 to 40 for faces; no more than there are atoms or features are used.
 
     label_weight : float, default=2**-6 = 0.015625
         :math:`\lambda`, weight of the label term.
@@ -282,14 +284,15 @@ class LCKSVDClassifier(LabelKSVD):
 
     n_components : int, default=None
         Number K of atoms, shared out among the classes in proportion to their samples. None: as many as
-        training samples, but at most max(2000, n_classes).
+        training samples, but at most max(2000, n_classes). Atoms then stay near the samples, and it is mostly
+        W that is learnt.
 
     n_nonzero_coefs : int, default=20
         T, non-zeros of a code at most, in training and after. The parameter to tune first: about 5 for
-        digits, 20 to 40 for faces.
+        digits, 20 to 40 for faces; no more than there are atoms or features are used.
 
     label_weight : float, default=2**-7 = 0.0078125
-        :math:`\lambda`, weight of the label term. Variant 1 has none.
+        :math:`\lambda`, weight of the label term. Ignored with ``variant=1``.
 
     code_weight : float, default=2**-9 = 0.001953125
         :math:`\omega`, weight of the label-consistency term.

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ledl.arrays import Array
 from ledl.blocks import InMemoryBlocks
 from ledl.estimators._base import (
+    N_JOBS,
     CodeScores,
     IterativeFit,
     LassoCodes,
@@ -99,7 +100,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
         between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
 
-    gamma : float or "scale", default="scale"
+    gamma : float, "scale" or None, default="scale"
         Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
 
     degree, coef0 : float, default=3, 1
@@ -206,7 +207,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 
@@ -268,7 +269,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples.
+            Training samples; with ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
             Their labels.
 

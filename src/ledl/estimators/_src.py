@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
-from ledl.estimators._base import LassoCodes, ResidualScores, fit_context, unharmed
+from ledl.estimators._base import N_JOBS, LassoCodes, ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 
 
@@ -28,7 +28,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
     ----------
     alpha : float, default=2**-9 = 0.001953125
         Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the fewer training
-        samples make up a new one.
+        samples make up a new one. The parameter to tune first, between 2**-12 and 2**-3.
 
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after. With a kernel it is k(x, y) that is divided by
@@ -40,7 +40,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
         between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
 
-    gamma : float or "scale", default="scale"
+    gamma : float, "scale" or None, default="scale"
         Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
 
     degree, coef0 : float, default=3, 1
@@ -107,7 +107,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
     }
 
     def __init__(
