@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledl.datasets._prepared import PREPARED
+from ledl.datasets._registry import registry
 
 
 @pytest.fixture
@@ -20,9 +20,8 @@ def require_dataset():
 
     def require(name):
         home = os.environ.get("LEDL_DATA")
-        if not home or not (Path(home) / PREPARED[name][0]).is_file():
-            pytest.skip(
-                f"the dataset {name!r} is not here: set LEDL_DATA to the folder with {PREPARED[name][0]}"
-            )
+        file = registry()[name].files[0].names[0]
+        if not home or not (Path(home) / file).is_file():
+            pytest.skip(f"the dataset {name!r} is not here: set LEDL_DATA to the folder with {file}")
 
     return require

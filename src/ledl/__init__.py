@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledl import datasets
+    from ledl import datasets, features
     from ledl.coding import CodingInfo, sparse_encode
     from ledl.estimators import (
         KSVD,
@@ -34,6 +34,7 @@ __all__ = [
     "SRCClassifier",
     "__version__",
     "datasets",
+    "features",
     "sparse_encode",
 ]
 
@@ -47,8 +48,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name == "datasets":
-        return import_module("ledl.datasets")
+    if name in ("datasets", "features"):
+        return import_module(f"ledl.{name}")
     raise AttributeError(f"module 'ledl' has no attribute {name!r}")
 
 

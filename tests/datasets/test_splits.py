@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
 
-from ledl.datasets import few_shot_splits
+from ledl import CRCClassifier
+from ledl.datasets import FewShotSplit, few_shot_splits, n_shared_samples
 
 
 def test_protocol_to_the_letter(rng):
@@ -42,3 +45,30 @@ def test_bad_requests_are_told_at_once():
     for y in ([], [[0], [1]]):
         with pytest.raises(ValueError, match=r"but a vector is needed"):
             few_shot_splits(y)
+
+
+def test_as_a_cv_of_scikit_learn():
+    X, y = load_digits(return_X_y=True)
+    cv = FewShotSplit(n_per_class=5, seeds=range(3))
+    assert cv.get_n_splits() == 3
+    for (train, test), (expected_train, expected_test) in zip(
+        cv.split(X, y), few_shot_splits(y, seeds=range(3)), strict=True
+    ):
+        assert_array_equal(train, expected_train)
+        assert_array_equal(test, expected_test)
+    search = GridSearchCV(CRCClassifier(), {"alpha": [0.01, 0.1]}, cv=cv).fit(X, y)
+    assert len(search.cv_results_["split2_test_score"]) == 2
+    assert "n_per_class=5" in repr(cv)
+
+
+def test_samples_on_both_sides_are_counted_and_reported(rng):
+    X, y = rng.random((20, 3)), np.repeat([0, 1], 10)
+    X[1] = X[0]
+    X[12:15] = X[11]
+    splits = list(few_shot_splits(y, seeds=range(8)))
+    counts = [n_shared_samples(X, train, test) for train, test in splits]
+    brute = [sum(any((X[i] == X[j]).all() for j in train) for i in test) for train, test in splits]
+    assert counts == brute
+    assert max(counts) > 0
+    with pytest.warns(UserWarning, match=r"Split \d: \d of 10 test samples are identical"):
+        list(FewShotSplit(n_per_class=5).split(X, y))

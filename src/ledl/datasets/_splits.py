@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from numbers import Integral
 
@@ -67,3 +68,71 @@ def few_shot_splits(
             yield train, np.concatenate([indices[n_per_class:] for indices in shuffled])
 
     return splits()
+
+
+class FewShotSplit:
+    """The same splits as a scikit-learn ``cv``, for `GridSearchCV`, `cross_val_score` and the like.
+
+    Samples that are on both sides of a split, identical feature by feature, are counted, and reported by a
+    warning: a test sample that was trained on is no test.
+
+    Parameters
+    ----------
+    n_per_class : int, default=5
+        Training samples of each class.
+    seeds : iterable of int, default=range(8)
+        A split for each.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from ledl import CRCClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> len(cross_val_score(CRCClassifier(), X, y, cv=FewShotSplit(n_per_class=5)))
+    8
+    """
+
+    def __init__(self, *, n_per_class: int = 5, seeds: Iterable[int] = range(8)) -> None:
+        self.n_per_class = n_per_class
+        self.seeds = list(seeds)
+
+    def split(self, X: Array, y: Array, groups: Array = None) -> Iterator[tuple[Array, Array]]:
+        """Indices of training and test samples, split by split."""
+        splits = few_shot_splits(y, n_per_class=self.n_per_class, seeds=self.seeds)
+        for seed, (train, test) in zip(self.seeds, splits, strict=True):
+            shared = n_shared_samples(X, train, test)
+            if shared:
+                warnings.warn(
+                    f"Split {seed}: {shared} of {len(test)} test samples are identical to a training sample.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            yield train, test
+
+    def get_n_splits(self, X: Array = None, y: Array = None, groups: Array = None) -> int:
+        """The number of splits."""
+        return len(self.seeds)
+
+    def __repr__(self) -> str:
+        return f"FewShotSplit(n_per_class={self.n_per_class}, seeds={self.seeds})"
+
+
+def n_shared_samples(X: Array, train: Array, test: Array) -> int:
+    """How many test samples are identical, feature by feature, to some training sample.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, ...)
+        All samples, as rows, or a list of file names, whose names are then compared.
+    train, test : arrays of int
+        Indices of samples.
+
+    Examples
+    --------
+    >>> n_shared_samples([[1, 2], [3, 4], [1, 2]], [0, 1], [2])
+    1
+    """
+    rows = np.ascontiguousarray(X)
+    known = {rows[i].tobytes() for i in train}
+    return sum(rows[i].tobytes() in known for i in test)

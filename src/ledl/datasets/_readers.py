@@ -1,0 +1,125 @@
+"""Readers of the datasets' own files: each gives samples, labels 0, 1, ..., and images where there are such."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.io
+from sklearn.datasets import load_svmlight_file
+
+from ledl.arrays import Array
+
+# What reading a broken file may raise.
+BROKEN = (
+    ValueError,
+    KeyError,
+    EOFError,
+    OSError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    IndexError,
+    TypeError,
+)
+
+
+class Samples(NamedTuple):
+    """(n, d) float32, not normalised; (n,) int64; (n, height, width) uint8, or None."""
+
+    data: Array
+    target: Array
+    images: Array = None
+
+
+def read_npz(path: Path, key: str) -> Samples:
+    """A prepared file: `key` and ``target``, and perhaps ``images``; never a pickle."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            samples, target = arrays[key], arrays["target"]
+            images = arrays.get("images", None)
+    except BROKEN as error:
+        raise ValueError(
+            f"{path} is not a prepared dataset: {error}. It must be an .npz file with the arrays {key!r} and "
+            "'target', none of them of objects."
+        ) from error
+    if len(samples) != len(target):
+        raise ValueError(f"{path} has {len(samples)} samples but {len(target)} labels; make the file again.")
+    data = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
+    return Samples(data, target.astype(np.int64), images)
+
+
+def read_faces_mat(path: Path) -> Samples:
+    """Deng Cai's files: ``fea`` (n, 1024), images column by column, and ``gnd`` (n, 1), from 1 on."""
+    try:
+        arrays: dict[str, Any] = scipy.io.loadmat(str(path), variable_names=["fea", "gnd"])
+        pixels, labels = np.asarray(arrays["fea"]), np.asarray(arrays["gnd"]).reshape(-1)
+        images = pixels.reshape(-1, 32, 32).transpose(0, 2, 1)
+    except (*BROKEN, scipy.io.matlab.MatReadError) as error:
+        raise ValueError(
+            f"{path} is not one of Deng Cai's files: {error}. It must be a MATLAB file with 'fea' (n x 1024) "
+            "and 'gnd'."
+        ) from error
+    if len(images) != len(labels):
+        raise ValueError(f"{path} has {len(images)} images but {len(labels)} labels; get the file again.")
+    if images.min() < 0 or images.max() > 255:
+        raise ValueError(
+            f"{path} has values from {images.min()} to {images.max()}, but pixels go from 0 to 255."
+        )
+    images = np.ascontiguousarray(images.astype(np.uint8))
+    _, target = np.unique(labels, return_inverse=True)
+    return Samples(images.reshape(len(images), -1).astype(np.float32), target.astype(np.int64), images)
+
+
+def read_zip_train(paths: Iterable[Path]) -> Samples:
+    """zip.train.gz and zip.test.gz: a digit and 256 values from -1 to 1 a line."""
+    parts = []
+    for path in paths:
+        try:
+            with gzip.open(path, "rt") as file:
+                parts.append(np.loadtxt(file, ndmin=2))
+            if parts[-1].shape[1] != 257:
+                raise ValueError(f"lines have {parts[-1].shape[1]} numbers")
+        except BROKEN as error:
+            raise ValueError(
+                f"{path} is not a USPS file: {error}. Each line must be a digit and 256 values from -1 to 1."
+            ) from error
+    table = np.concatenate(parts)
+    return _usps(table[:, 1:], table[:, 0])
+
+
+def read_libsvm(paths: Iterable[Path]) -> Samples:
+    """usps.bz2 and usps.t.bz2: LIBSVM's sparse lines, labels 1 to 10 for the digits 0 to 9."""
+    values, labels = [], []
+    for path in paths:
+        try:
+            with bz2.open(path, "rb") as file:
+                X, y = load_svmlight_file(file, n_features=256)
+        except BROKEN as error:
+            raise ValueError(
+                f"{path} is not LIBSVM's USPS: {error}. Get usps.bz2 and usps.t.bz2 again."
+            ) from error
+        values.append(X.toarray())
+        labels.append(y)
+    return _usps(np.concatenate(values), np.concatenate(labels) - 1)
+
+
+def read_openml(bunch: Any) -> Samples:
+    """What scikit-learn's fetch_openml gives for USPS: 256 values from -1 to 1, labels "1" to "10"."""
+    return _usps(np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.float64) - 1)
+
+
+def _usps(values: Array, digits: Array) -> Samples:
+    """Values from -1 to 1 become 0 to 1, as in the prepared file."""
+    if values.min() < -1.001 or values.max() > 1.001:
+        raise ValueError(f"USPS's values go from -1 to 1, but here from {values.min():g} to {values.max():g}.")
+    wrong = (digits != np.round(digits)) | (digits < 0) | (digits > 9)
+    if wrong.any():
+        raise ValueError(f"USPS's labels are digits, but here is {digits[wrong][0]:g}.")
+    data = np.float32((np.clip(values, -1, 1) + 1) / 2)
+    images = np.uint8(np.round(255 * data)).reshape(-1, 16, 16)
+    return Samples(data, digits.astype(np.int64), images)

@@ -1,0 +1,148 @@
+"""Images from files that nobody has checked: decoded and turned upright, or what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ledl.arrays import Array
+
+# A path, an array of bytes (height, width) or (height, width, 1, 3 or 4), or a PIL image.
+Source: TypeAlias = Any
+
+# Formats that are decoded, whatever a file's name says; others have decoders that few people ever tested.
+FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
+# A file that claims more is out to fill the memory, or worth asking about. (Pillow has a limit of its own,
+# above.)
+MAX_PIXELS = 2**26
+
+
+class ImageError(ValueError):
+    """An image that cannot be used: its name and the reason."""
+
+
+def pillow() -> Any:
+    """PIL.Image, or how to get it."""
+    try:
+        import PIL.Image
+        import PIL.ImageOps
+    except ImportError as error:
+        raise ImportError(
+            "Reading images needs Pillow. Install it with: pip install 'ledl[images]'."
+        ) from error
+    PIL.Image.init()  # else only some of the formats are known
+    return PIL
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path that can be printed, even if its bytes are no text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Any:
+    """A PIL image, decoded, upright (EXIF), in `mode` "RGB" or "L".
+
+    Raises ImageError for whatever is not an image, is cut off, or claims more than `max_pixels` pixels.
+    """
+    PIL = pillow()
+    name = name or (shown(source) if isinstance(source, str | os.PathLike) else "an image")
+    if isinstance(source, np.ndarray):
+        image = _from_array(source, name)
+    elif isinstance(source, PIL.Image.Image):
+        image = source
+    else:
+        image = _open(source, name, max_pixels)
+    try:
+        return _in_mode(PIL.ImageOps.exif_transpose(image), mode)
+    except (OSError, SyntaxError, ValueError, TypeError, EOFError, MemoryError) as error:
+        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
+    finally:
+        if image is not source:
+            image.close()
+
+
+def _open(path: str | os.PathLike[str], name: str, max_pixels: int) -> Any:
+    PIL = pillow()
+    if not Path(path).is_file():  # a pipe would wait for ever
+        raise ImageError(f"{name} is not a file.")
+    try:
+        with Path(path).open("rb") as file:
+            image = PIL.Image.open(file, formats=FORMATS)
+            if image.width * image.height > max_pixels:
+                raise ImageError(
+                    f"{name} claims {image.width} x {image.height} pixels, more than max_pixels={max_pixels}. "
+                    "If it is what it claims, raise max_pixels."
+                )
+            image.load()
+    except ImageError:
+        raise
+    except PIL.UnidentifiedImageError as error:
+        raise ImageError(
+            f"{name} is not an image, or of a format that is not read (those are {', '.join(FORMATS)})."
+        ) from error
+    except (OSError, SyntaxError, ValueError, TypeError, EOFError, MemoryError) as error:
+        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
+    except PIL.Image.DecompressionBombError as error:
+        raise ImageError(f"{name} claims more pixels than can be decoded safely: {error}.") from error
+    return image
+
+
+def _from_array(array: Array, name: str) -> Any:
+    if (
+        array.dtype != np.uint8
+        or array.ndim not in (2, 3)
+        or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
+    ):
+        raise ImageError(
+            f"{name} is an array of {array.dtype} with shape {array.shape}; images are of uint8, 0 to 255, "
+            "with shape (height, width) or (height, width, 3). Scale and convert it."
+        )
+    return pillow().Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+
+
+def _in_mode(image: Any, mode: str) -> Any:
+    if image.mode.startswith(("I", "F")):  # 16 bits a pixel and more, which PIL would clip
+        values = np.asarray(image, dtype=np.float64)
+        top = 65535.0 if image.mode.startswith("I;16") or values.max(initial=0) > 255 else 255.0
+        image = pillow().Image.fromarray(np.uint8(np.clip(values / top, 0, 1) * 255 + 0.5))
+    if image.mode in ("P", "PA", "LA", "RGBA"):  # what is transparent is white
+        image = image.convert("RGBA")
+        white = pillow().Image.new("RGBA", image.size, "white")
+        image = pillow().Image.alpha_composite(white, image)
+    return image.convert(mode)
+
+
+class Skipped(list[tuple[int, str, str]]):
+    """Number, name and reason of each image that was left out."""
+
+    def tell(self, n: int, stacklevel: int = 3) -> None:
+        """One warning for all."""
+        if self:
+            first = "; ".join(reason for _, _, reason in self[:3])
+            more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
+            warnings.warn(
+                f"{len(self)} of {n} images were left out: {first}{more}", UserWarning, stacklevel=stacklevel
+            )
+
+
+def try_each(
+    sources: Sequence[Source], work: Callable[[Source], Any], on_error: str, skipped: Skipped, first: int = 0
+) -> list[Any]:
+    """What `work` makes of each source; None, and an entry in `skipped`, for a bad one if so asked."""
+    results = []
+    for number, source in enumerate(sources, first):
+        try:
+            results.append(work(source))
+        except ImageError as error:
+            if on_error == "raise":
+                raise
+            name = shown(source) if isinstance(source, str | os.PathLike) else f"image {number}"
+            skipped.append((number, name, str(error)))
+            results.append(None)
+    return results

@@ -1,0 +1,80 @@
+"""What is done to an image before a network sees it: a value that travels with the features."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.features._images import pillow
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From an RGB image to the network's input (3, size, size).
+
+    Parameters
+    ----------
+    size : int
+        Height and width of the input.
+    resize : int or None
+        The shorter side is brought to this length and the middle `size` x `size` taken; None: the whole image
+        is brought to `size` x `size`, its aspect not kept.
+    resample : {"bilinear", "bicubic", "lanczos", "nearest", "box"}
+        The filter, Pillow's: all but "nearest" average when they shrink.
+    channels : {"RGB", "BGR"}
+        Their order.
+    scale : float
+        Bytes are multiplied by this first.
+    mean, std : three floats each
+        Subtracted, then divided by, in the order of `channels`.
+    """
+
+    size: int = 224
+    resize: int | None = None
+    resample: str = "bilinear"
+    channels: str = "RGB"
+    scale: float = 1 / 255
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if self.channels not in ("RGB", "BGR"):
+            raise ValueError(f"channels={self.channels!r} must be 'RGB' or 'BGR'.")
+        if self.resample.upper() not in ("BILINEAR", "BICUBIC", "LANCZOS", "NEAREST", "BOX"):
+            raise ValueError(f"resample={self.resample!r} must be bilinear, bicubic, lanczos, nearest or box.")
+        if self.size < 1 or (self.resize is not None and self.resize < self.size):
+            raise ValueError(
+                f"size={self.size} and resize={self.resize} must be positive, resize at least size."
+            )
+
+    def __call__(self, image: Any) -> Array:
+        """The input of a PIL image in mode RGB: (3, size, size), float32."""
+        resample = getattr(pillow().Image.Resampling, self.resample.upper())
+        if self.resize is None:
+            image = image.resize((self.size, self.size), resample)
+        else:
+            share = self.resize / min(image.size)
+            width, height = (max(round(side * share), self.size) for side in image.size)
+            image = image.resize((width, height), resample)
+            left, top = (width - self.size) // 2, (height - self.size) // 2
+            image = image.crop((left, top, left + self.size, top + self.size))
+        pixels = np.asarray(image, dtype=np.float32)
+        if self.channels == "BGR":
+            pixels = pixels[:, :, ::-1]
+        mean, std = (np.asarray(values, dtype=np.float32) for values in (self.mean, self.std))
+        scaled = (pixels * np.float32(self.scale) - mean) / std
+        return np.ascontiguousarray(scaled.transpose(2, 0, 1))
+
+    def to_json(self) -> str:
+        """As text, the same for the same value."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+# The original (Caffe) networks of He et al.: whole image, BGR, means of the channels.
+CAFFE = Preprocessing(channels="BGR", scale=1.0, mean=(103.939, 116.779, 123.68))
+# torchvision's.
+IMAGENET = Preprocessing(resize=256, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

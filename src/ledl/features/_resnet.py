@@ -1,0 +1,256 @@
+"""Features of a ResNet as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ledl.arrays import Array
+from ledl.features._cache import FeatureCache, content_key
+from ledl.features._images import MAX_PIXELS, Skipped, Source, read_image, try_each
+from ledl.features._networks import Network, find_network
+from ledl.features._preprocessing import Preprocessing
+
+# Batches that are decoded ahead of the network.
+AHEAD = 2
+
+
+class ResNetFeatures(TransformerMixin, BaseEstimator):
+    """The last pooling layer of a ResNet-50: 2,048 values an image, or 12,288 for a pyramid.
+
+    Parameters
+    ----------
+    model : path of an ONNX file, or name of a torchvision network
+        An ONNX file with an input (n, 3, height, width) and an output (n, features), or a map (n, features,
+        h, w) whose mean is taken; or a name such as "resnet50" where torchvision is installed.
+
+    pyramid : bool, default=False
+        Features of the whole image and of five crops of half its size, side by side: left upper, right upper,
+        left lower, right lower, centre (the paper's features for Caltech101).
+
+    preprocessing : Preprocessing, default=None
+        What is done to an image first. None: what is known to belong to the model; a model of which nothing is
+        known needs one.
+
+    batch_size : int, default=16
+        Images that the network sees at once, crops counted apart.
+
+    cache : path, default=None
+        A folder for features of images that were seen before, by their content, the model and its
+        preprocessing. What was finished before an interrupt is not computed again.
+
+    max_pixels : int, default=2**26
+        Larger images are refused before they are decoded.
+
+    on_error : {"raise", "skip"}, default="raise"
+        What to do with an image that cannot be read: stop, or give a row of NaN, list it in `skipped_` and
+        warn.
+
+    progress : bool, default=False
+        Show a progress bar (extra ``progress``).
+
+    Attributes
+    ----------
+    preprocessing_ : Preprocessing
+        The one that is used.
+
+    identity_ : str
+        Checksum or name of the model.
+
+    skipped_ : list of tuples (number, name, reason)
+        The images that the last `transform` could not read.
+
+    See Also
+    --------
+    PixelFeatures : Pixels themselves.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "model": [str, os.PathLike],
+        "pyramid": ["boolean"],
+        "preprocessing": [Preprocessing, None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "cache": [str, os.PathLike, None],
+        "max_pixels": [Interval(Integral, 1, None, closed="left")],
+        "on_error": [StrOptions({"raise", "skip"})],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        pyramid: bool = False,
+        preprocessing: Preprocessing | None = None,
+        batch_size: int = 16,
+        cache: str | os.PathLike[str] | None = None,
+        max_pixels: int = MAX_PIXELS,
+        on_error: str = "raise",
+        progress: bool = False,
+    ) -> None:
+        self.model = model
+        self.pyramid = pyramid
+        self.preprocessing = preprocessing
+        self.batch_size = batch_size
+        self.cache = cache
+        self.max_pixels = max_pixels
+        self.on_error = on_error
+        self.progress = progress
+
+    def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
+        """Load the model and check that it goes with its preprocessing; there is nothing to learn."""
+        self._network()
+        return self
+
+    def transform(self, X: Sequence[Source]) -> Array:
+        """Features of images.
+
+        Parameters
+        ----------
+        X : list of paths, uint8 arrays (height, width) or (height, width, 3), or PIL images
+
+        Returns
+        -------
+        features : ndarray of shape (n_images, n_features), float32
+        """
+        network, preprocessing = self._network()
+        cache = self._open_cache(network, preprocessing)
+        self.skipped_ = Skipped()
+        features: Array = None
+        a_batch = max(self.batch_size // (6 if self.pyramid else 1), 1)
+        for batch, keys, known, inputs in self._decoded(X, a_batch, preprocessing, cache):
+            rows = self._rows(network, known, inputs, keys, cache)
+            for i, row in zip(range(len(X))[batch], rows, strict=True):
+                if row is not None:
+                    if features is None:
+                        features = np.full((len(X), len(row)), np.nan, dtype=np.float32)
+                    features[i] = row
+        self.skipped_.tell(len(X))
+        return np.full((len(X), 0), np.nan, dtype=np.float32) if features is None else features
+
+    def _rows(
+        self,
+        network: Network,
+        known: list[Array],
+        inputs: list[Array],
+        keys: list[str],
+        cache: FeatureCache | None,
+    ) -> list[Array]:
+        """Features of a batch: those known, those that the network gives, None where an image is bad."""
+        new = [i for i, image in enumerate(inputs) if image is not None]
+        if new:
+            stacked = np.concatenate([inputs[i] for i in new])
+            found = network(stacked).astype(np.float32, copy=False).reshape(len(new), -1)
+            for i, row in zip(new, found, strict=True):
+                known[i] = row
+                if cache is not None:
+                    cache.put(keys[i], row)
+        return known
+
+    def _decoded(
+        self, X: Sequence[Source], a_batch: int, preprocessing: Preprocessing, cache: FeatureCache | None
+    ) -> Iterator[tuple[slice, list[str], list[Array], list[Array]]]:
+        """Batches with keys, known features and inputs, decoded a little ahead of the network."""
+
+        def prepare(batch: slice) -> tuple[slice, list[str], list[Array], list[Array]]:
+            sources = [X[i] for i in range(len(X))[batch]]
+            keys = ["" if cache is None else _key_of(source) for source in sources]
+            known = [None if cache is None or not key else cache.get(key, None) for key in keys]
+            todo = [source if row is None else None for source, row in zip(sources, known, strict=True)]
+            inputs = try_each(
+                todo,
+                lambda source: None if source is None else self._input(source, preprocessing),
+                self.on_error,
+                self.skipped_,
+                batch.start,
+            )
+            return batch, keys, known, inputs
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting: list[Future[Any]] = []
+            for batch in self._watched(list(gen_batches(len(X), a_batch)) if len(X) else []):
+                waiting.append(pool.submit(prepare, batch))
+                if len(waiting) > AHEAD:
+                    yield waiting.pop(0).result()
+            for future in waiting:
+                yield future.result()
+
+    def _input(self, source: Source, preprocessing: Preprocessing) -> Array:
+        """(1, 3, size, size), or (6, 3, size, size) for a pyramid."""
+        image = read_image(source, "RGB", max_pixels=self.max_pixels)
+        parts = pyramid_parts(image) if self.pyramid else [image]
+        return np.stack([preprocessing(part) for part in parts])
+
+    def _network(self) -> tuple[Network, Preprocessing]:
+        """The network, loaded once, and its preprocessing."""
+        self._validate_params()
+        loaded = getattr(self, "_loaded", None)
+        if loaded is None or loaded[0] != str(self.model):
+            self._loaded = (
+                str(self.model),
+                find_network(str(self.model)),
+            )
+        network: Network = self._loaded[1]
+        preprocessing = self.preprocessing or network.preprocessing
+        if preprocessing is None:
+            raise ValueError(
+                f"How images are prepared for {Path(self.model).name} is not known. Give preprocessing=: "
+                "ledl.features.IMAGENET for torchvision's networks, ledl.features.CAFFE for the original ones, "
+                "or a Preprocessing of your own."
+            )
+        self.preprocessing_, self.identity_ = preprocessing, network.identity
+        return network, preprocessing
+
+    def _open_cache(self, network: Network, preprocessing: Preprocessing) -> FeatureCache | None:
+        if self.cache is None:
+            return None
+        recipe = {"model": network.identity, "preprocessing": asdict(preprocessing), "pyramid": self.pyramid}
+        return FeatureCache(self.cache, json.dumps(recipe, sort_keys=True))
+
+    def _watched(self, batches: list[slice]) -> Iterable[slice]:
+        if not self.progress:
+            return batches
+        try:
+            from rich.progress import track
+        except ImportError as error:
+            raise ImportError("progress=True needs rich: pip install 'ledl[progress]'.") from error
+        return track(batches, description="features")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the loaded network, which is loaded again where it is needed."""
+        state: dict[str, Any] = super().__getstate__()
+        state.pop("_loaded", None)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        return tags
+
+
+def pyramid_parts(image: Any) -> list[Any]:
+    """The whole image, and five crops of half its width and height."""
+    width, height = (max(side // 2, 1) for side in image.size)
+    right, lower = image.width - width, image.height - height
+    corners = [(0, 0), (right, 0), (0, lower), (right, lower), (right // 2, lower // 2)]
+    return [image, *(image.crop((x, y, x + width, y + height)) for x, y in corners)]
+
+
+def _key_of(source: Source) -> str:
+    """The key of a source, or nothing for one that cannot be read: decoding will say why."""
+    try:
+        return content_key(source)
+    except OSError:
+        return ""

@@ -1,0 +1,243 @@
+"""Pixels and networks as transformers."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from ledl import CRCClassifier
+from ledl.datasets import load, load_image_folder
+from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features._cache import write_atomically
+from ledl.features._resnet import pyramid_parts
+from models import write_model
+
+SMALL = Preprocessing(size=8, channels="BGR", scale=1.0, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0))
+
+
+@pytest.fixture
+def images(rng):
+    return [rng.integers(0, 256, (20, 24 + i, 3), dtype=np.uint8) for i in range(7)]
+
+
+@pytest.fixture
+def files(images, tmp_path):
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+    return [tmp_path / f"{i}.png" for i in range(len(images))]
+
+
+@pytest.fixture
+def model(tmp_path):
+    weights = write_model(tmp_path / "model.onnx")
+    return tmp_path / "model.onnx", weights
+
+
+def expected_features(image, weights, preprocessing=SMALL):
+    """By hand: resize, channels, mean, and the mean of a linear map."""
+    resized = Image.fromarray(image).resize((preprocessing.size,) * 2, Image.Resampling.BILINEAR)
+    pixels = np.asarray(resized, dtype=np.float64)[:, :, ::-1]
+    scaled = (pixels - preprocessing.mean) / preprocessing.std
+    return weights @ scaled.mean(axis=(0, 1))
+
+
+def test_pixels_of_the_papers_kind(images, files):
+    features = PixelFeatures(size=16).fit_transform(files)
+    assert features.shape == (7, 256)
+    assert features.dtype == np.float32
+    assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-5)
+    gray = np.asarray(
+        Image.fromarray(images[2]).convert("L").resize((16, 16), Image.Resampling.BILINEAR), dtype=float
+    )
+    assert_allclose(features[2], gray.reshape(-1) / np.linalg.norm(gray), rtol=1e-5)
+    color = PixelFeatures(size=(4, 6), color="rgb", normalize=False, crop="square").transform(images)
+    assert color.shape == (7, 72)
+    assert_array_equal(PixelFeatures(size=16).transform(images), features)
+
+
+def test_pixels_of_a_square_keep_the_aspect():
+    image = np.zeros((10, 30), np.uint8)
+    image[:, 10:20] = 255
+    features = PixelFeatures(size=10, crop="square", normalize=False).transform([image])
+    assert_array_equal(features, 255)
+
+
+@pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "map"])
+def test_features_are_what_the_network_gives(images, files, tmp_path, pooled):
+    weights = write_model(tmp_path / "model.onnx", pooled=pooled)
+    extractor = ResNetFeatures(tmp_path / "model.onnx", preprocessing=SMALL, batch_size=3)
+    features = extractor.fit_transform(files)
+    assert features.dtype == np.float32
+    assert_allclose(features, [expected_features(image, weights) for image in images], rtol=1e-4)
+    assert_allclose(extractor.transform(images), features, rtol=1e-6)
+    assert_allclose(extractor.transform([Image.open(file) for file in files]), features, rtol=1e-6)
+    assert extractor.transform([]).shape == (0, 0)
+
+
+def test_the_pyramid_is_the_image_and_five_crops_of_half_its_size(images, model):
+    path, weights = model
+    features = ResNetFeatures(path, preprocessing=SMALL, pyramid=True, batch_size=7).transform(images)
+    assert features.shape == (7, 24)
+    image = images[4]  # 20 x 28
+    crops = [image, image[:10, :14], image[:10, 14:], image[10:, :14], image[10:, 14:], image[5:15, 7:21]]
+    assert_allclose(features[4].reshape(6, 4), [expected_features(crop, weights) for crop in crops], rtol=1e-4)
+    assert [part.size for part in pyramid_parts(Image.fromarray(images[1]))] == [(25, 20), *[(12, 10)] * 5]
+
+
+def test_preprocessing_is_a_value():
+    assert Preprocessing(channels="BGR", scale=1.0, mean=(103.939, 116.779, 123.68)) == CAFFE
+    assert '"channels": "BGR"' in CAFFE.to_json()
+    image = Image.fromarray(np.tile(np.arange(300, dtype=np.uint8)[None, :, None], (200, 1, 3)))
+    prepared = IMAGENET(image)
+    assert prepared.shape == (3, 224, 224)
+    assert_allclose(
+        prepared[0].mean(), (np.asarray(image, float)[:, 100:200].mean() / 255 - 0.485) / 0.229, atol=0.5
+    )
+    for bad in ({"channels": "GRB"}, {"resample": "magic"}, {"size": 0}, {"size": 224, "resize": 100}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Preprocessing(**bad)
+
+
+def test_a_cache_is_used_and_keyed_by_content_model_and_preprocessing(files, model, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=cache)
+    features = extractor.transform(files)
+    stored = sorted(cache.rglob("*.npy"))
+    assert len(stored) == 7
+
+    def forbidden(self, source, preprocessing):
+        raise AssertionError("computed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResNetFeatures, "_input", forbidden)
+        assert_array_equal(clone(extractor).transform(files), features)
+        moved = [Path(file).rename(tmp_path / f"moved_{i}.png") for i, file in enumerate(files)]
+        assert_array_equal(clone(extractor).transform(moved), features)
+        with pytest.raises(AssertionError, match="computed again"):
+            clone(extractor).set_params(pyramid=True).transform(moved)
+        with pytest.raises(AssertionError, match="computed again"):
+            clone(extractor).set_params(preprocessing=CAFFE).transform(moved)
+    stored[0].write_bytes(b"torn")  # what is broken is made again
+    assert_array_equal(clone(extractor).transform(moved), features)
+    assert not [p for p in cache.rglob("*") if p.is_file() and p.name.startswith(".")]
+
+
+def test_a_killed_extraction_goes_on_where_it_was(files, model, tmp_path):
+    script = f"""
+import time
+from ledl.features import Preprocessing, ResNetFeatures, _resnet
+slow = ResNetFeatures._rows
+def rows(self, *a):
+    time.sleep(0.3)
+    return slow(self, *a)
+ResNetFeatures._rows = rows
+extractor = ResNetFeatures({str(model[0])!r}, preprocessing=Preprocessing(size=8, channels="BGR", scale=1.0,
+    mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0)), batch_size=1, cache={str(tmp_path / "cache")!r})
+extractor.transform({[str(f) for f in files]!r})
+"""
+    process = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "cache").rglob("*.npy"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(list((tmp_path / "cache").rglob("*.npy")))
+    assert 2 <= done < 7
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, batch_size=1, cache=tmp_path / "cache")
+    expected = clone(extractor).set_params(cache=None).transform(files)
+    assert_array_equal(extractor.transform(files), expected)
+
+
+def test_bad_images_are_named_or_listed(files, model, tmp_path):
+    (tmp_path / "bad.png").write_text("no image")
+    mixed = [*files[:2], tmp_path / "bad.png", *files[2:]]
+    for extractor in (
+        PixelFeatures(),
+        ResNetFeatures(model[0], preprocessing=SMALL, batch_size=2, cache=tmp_path / "c"),
+    ):
+        with pytest.raises(ImageError, match=r"bad.png is not an image"):
+            extractor.transform(mixed)
+        good = extractor.transform(files)
+        with pytest.warns(UserWarning, match=r"1 of 8 images were left out: .*bad.png"):
+            features = extractor.set_params(on_error="skip").transform(mixed)
+        assert np.isnan(features[2]).all()
+        assert_array_equal(np.delete(features, 2, axis=0), good)
+        assert [(number, os.path.basename(name)) for number, name, _ in extractor.skipped_] == [(2, "bad.png")]
+        with pytest.raises(ImageError, match="uint8"):
+            extractor.set_params(on_error="raise").transform([np.zeros((4, 4))])
+
+
+def test_models_that_cannot_be_had_are_told(tmp_path, model):
+    with pytest.raises(FileNotFoundError, match=r"no model .*gone.onnx.*Give the path of an ONNX file"):
+        ResNetFeatures(tmp_path / "gone.onnx").fit()
+    (tmp_path / "bad.onnx").write_text("no model")
+    with pytest.raises(ValueError, match=r"bad.onnx is not a model"):
+        ResNetFeatures(tmp_path / "bad.onnx").fit()
+    with pytest.raises(
+        ValueError, match=r"model.onnx is not known. Give preprocessing=: ledl.features.IMAGENET"
+    ):
+        ResNetFeatures(model[0]).fit()
+    with pytest.raises(ValueError, match="'batch_size' parameter"):
+        ResNetFeatures(model[0], batch_size=0).fit()
+
+
+def test_a_missing_torchvision_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"model='resnet50' needs torchvision.*ONNX file"):
+        ResNetFeatures("resnet50").fit()
+
+
+def test_in_pipelines_and_pickles(files, model):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    labels = [0, 1, 0, 1, 0, 1, 0]
+    pipeline = make_pipeline(extractor, CRCClassifier()).fit(files, labels)
+    again = pickle.loads(pickle.dumps(pipeline))
+    assert_array_equal(again.predict(files), pipeline.predict(files))
+
+
+def test_writes_are_all_or_nothing(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+
+    def fail(file):
+        file.write(b"half")
+        raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError, match="cut off"):
+        write_atomically(path, fail)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def real(require_dataset):
+    """The real network and images, where they lie beside the datasets."""
+    require_dataset("ucmerced")
+    shared = Path(os.environ["LEDL_DATA"]).parent
+    weights, folder = shared / "weights" / "resnet50_pool5.onnx", shared / "images" / "ucmerced"
+    if not weights.is_file() or not folder.is_dir():
+        pytest.skip("weights/resnet50_pool5.onnx and images/ucmerced are not beside LEDL_DATA")
+    return weights, load_image_folder(folder, decode=False)
+
+
+def test_real_images_have_the_prepared_features(real):
+    """Two images a class; benchmarks/features.py has all."""
+    weights, listing = real
+    chosen = [i for i, name in enumerate(listing.filenames) if name.endswith(("03.jpg", "11.jpg"))]
+    features = ResNetFeatures(weights).transform([listing.filenames[i] for i in chosen])
+    rows = [100 * listing.target[i] + int(listing.filenames[i][-6:-4]) for i in chosen]
+    expected = load("ucmerced").data[rows]
+    errors = np.linalg.norm(features - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert len(chosen) == 42
+    assert errors.max() < 1e-2
