@@ -82,9 +82,9 @@ class TorchvisionNetwork:
         try:
             import torch
             import torchvision
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # the latter where it does not go with torch
             raise ImportError(
-                f"model={name!r} needs torchvision, which is not installed. {HOW_TO_GET}"
+                f"model={name!r} needs torchvision, which cannot be imported here ({error}). {HOW_TO_GET}"
             ) from error
         try:
             weights = torchvision.models.get_model_weights(name).DEFAULT

@@ -57,10 +57,11 @@ class Preprocessing:
         if self.resize is None:
             image = image.resize((self.size, self.size), resample)
         else:
-            share = self.resize / min(image.size)
-            width, height = (max(round(side * share), self.size) for side in image.size)
+            # To the pixel as torchvision does it.
+            shorter = min(image.size)
+            width, height = (self.resize * side // shorter for side in image.size)
             image = image.resize((width, height), resample)
-            left, top = (width - self.size) // 2, (height - self.size) // 2
+            left, top = round((width - self.size) / 2), round((height - self.size) / 2)
             image = image.crop((left, top, left + self.size, top + self.size))
         pixels = np.asarray(image, dtype=np.float32)
         if self.channels == "BGR":
