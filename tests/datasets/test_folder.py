@@ -167,8 +167,9 @@ def test_folders_that_are_not_laid_out_so_are_told(tmp_path):
 
 def test_different_sizes_ask_for_one(folder):
     save(folder / "cat" / "large.png", np.zeros((9, 9, 3), np.uint8))
-    with pytest.raises(ImageError, match=r"different sizes.*large.png \(9, 9, 3\).*Give size="):
-        load_image_folder(folder)
+    for on_error in ("raise", "skip"):
+        with pytest.raises(ValueError, match=r"different sizes.*large.png \(9, 9, 3\).*Give size="):
+            load_image_folder(folder, on_error=on_error)
     assert load_image_folder(folder, size=4).images.shape == (7, 4, 4, 3)
 
 

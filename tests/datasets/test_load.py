@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 from sklearn.utils import Bunch
 
-from ledl.datasets import _load, available, load
+from ledl.datasets import _load, _readers, available, load
 from ledl.datasets._archives import ArchiveError
 from ledl.datasets._registry import registry
 from models import write_model
@@ -93,8 +93,8 @@ def test_available_says_where_from(tmp_path):
     assert "checksum is not known" in found["caltech101"].detail
 
 
-@pytest.mark.parametrize("kind", ["text", "truncated", "objects", "keys", "lengths"])
-def test_files_that_are_not_what_they_should_be_are_told(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["text", "truncated", "objects", "keys", "lengths", "claims", "bomb"])
+def test_files_that_are_not_what_they_should_be_are_told(kind, tmp_path, monkeypatch):
     path = tmp_path / "usps_16x16.npz"
     features, target = np.zeros((4, 256)), np.arange(4)
     if kind == "text":
@@ -103,6 +103,16 @@ def test_files_that_are_not_what_they_should_be_are_told(kind, tmp_path):
         np.savez(path, features=np.array([print, None]), target=target)
     elif kind == "keys":
         np.savez(path, target=target)
+    elif kind == "claims":  # a header that would have terabytes allocated
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 256)}
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("features.npy", header.getvalue())
+    elif kind == "bomb":
+        monkeypatch.setattr(_readers, "MAX_BYTES", 1000)
+        np.savez_compressed(path, features=features, target=target)
     elif kind == "lengths":
         np.savez(path, features=features, target=target[:3])
     else:

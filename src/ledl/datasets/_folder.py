@@ -68,17 +68,26 @@ def load_image_folder(
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
 
-    def pixels(file: Path) -> Array:
+    shapes: dict[str, tuple[tuple[int, ...], Path]] = {}
+
+    def decoded(file: Path) -> Array:
         image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
         if size is not None:
             height, width = (size, size) if isinstance(size, int) else size
             image = image.resize((width, height))
-        return np.asarray(image)
+        pixels = np.asarray(image)
+        first = shapes.setdefault("first", (pixels.shape, file))
+        if pixels.shape != first[0]:  # told at once: those that follow need not be read
+            raise ValueError(
+                f"Images have different sizes: {shown(first[1])} {first[0]}, {shown(file)} {pixels.shape}. "
+                "Give size=(height, width)."
+            )
+        return pixels
 
-    read = try_each(files, pixels, on_error, skipped)
+    read = try_each(files, decoded, on_error, skipped)
     kept = [i for i, image in enumerate(read) if image is not None]
     _check_left(target, kept, names)
-    images = _stacked([read[i] for i in kept], [files[i] for i in kept])
+    images = np.stack([read[i] for i in kept])
     skipped.tell(len(files))
     return Bunch(
         filenames=[str(files[i]) for i in kept],
@@ -177,14 +186,3 @@ def _check_left(target: Array, kept: list[int], names: list[str]) -> None:
         raise ImageError(
             f"Of the class {names[empty[0]]!r} no image could be read. Replace its files or remove it."
         )
-
-
-def _stacked(images: list[Array], files: list[Path]) -> Array:
-    shapes = {image.shape for image in images}
-    if len(shapes) > 1:
-        odd = next(i for i, image in enumerate(images) if image.shape != images[0].shape)
-        raise ImageError(
-            f"Images have different sizes: {shown(files[0])} {images[0].shape}, {shown(files[odd])} "
-            f"{images[odd].shape}. Give size=(height, width)."
-        )
-    return np.stack(images)

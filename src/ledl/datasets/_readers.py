@@ -28,6 +28,10 @@ BROKEN = (
 )
 
 
+# More than an array of any dataset here has, unpacked.
+MAX_BYTES = 2**33
+
+
 class Samples(NamedTuple):
     """(n, d) float32, not normalised; (n,) int64; (n, height, width) uint8, or None."""
 
@@ -39,6 +43,7 @@ class Samples(NamedTuple):
 def read_npz(path: Path, key: str) -> Samples:
     """A prepared file: `key` and ``target``, and perhaps ``images``; never a pickle."""
     try:
+        _check_claims(path)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             samples, target = arrays[key], arrays["target"]
             images = arrays.get("images", None)
@@ -51,6 +56,27 @@ def read_npz(path: Path, key: str) -> Samples:
         raise ValueError(f"{path} has {len(samples)} samples but {len(target)} labels; make the file again.")
     data = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
     return Samples(data, target.astype(np.int64), images)
+
+
+def _check_claims(path: Path) -> None:
+    """Refuse arrays that claim more than their file holds, or that unpack to more than any dataset here has."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.file_size > MAX_BYTES:
+                raise ValueError(
+                    f"{member.filename} unpacks to {member.file_size:,} bytes, more than {MAX_BYTES:,}"
+                )
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read(file)
+            claimed = dtype.itemsize * int(np.prod(shape, dtype=object))
+            if claimed > member.file_size:
+                raise ValueError(f"{member.filename} claims {claimed:,} bytes, but has {member.file_size:,}")
 
 
 def read_faces_mat(path: Path) -> Samples:
