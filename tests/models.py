@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ledl.features import CAFFE, _networks
 
 
-def write_model(path, n_features=4, *, pooled=True, monkeypatch=None):
+def write_model(path, n_features=4, *, pooled=True, size=None, monkeypatch=None):
     """A model (n, 3, h, w) -> (n, n_features), or a map: a 1 x 1 convolution and a mean.
 
     With `monkeypatch` its preprocessing is known, as is that of the real one.
@@ -24,7 +24,7 @@ def write_model(path, n_features=4, *, pooled=True, monkeypatch=None):
             helper.make_node("Flatten", ["mean"], ["pool5"]),
         ]
         outputs.append(helper.make_tensor_value_info("pool5", TensorProto.FLOAT, ["n", n_features]))
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, size or "h", size or "w"])]
     graph = helper.make_graph(nodes, "small", inputs, outputs, [numpy_helper.from_array(weights, "weights")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(model, str(path))

@@ -1,5 +1,6 @@
 """Folders of images, good and bad, and archives from strangers."""
 
+import gzip
 import os
 import tarfile
 import zipfile
@@ -9,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from PIL import Image
 
-from ledl.datasets import ArchiveError, extract, load_image_folder
+from ledl.datasets import ArchiveError, _archives, extract, load_image_folder
 from ledl.features import ImageError
 
 
@@ -235,4 +236,62 @@ def test_archives_that_would_do_harm_leave_nothing(kind, tmp_path):
     with pytest.raises(ArchiveError, match=r"bad.archive"):
         extract(path, out, max_bytes=10**6)
     assert not list(out.iterdir())
-    assert not (tmp_path / "evil.txt").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.archive", "out"]
+
+
+@pytest.mark.parametrize("name", ["C:/evil.txt", "C:evil", "..\\evil", "\\\\host\\share\\evil", "a/../../evil"])
+def test_names_that_lead_elsewhere_on_any_system(name, tmp_path):
+    make_zip(tmp_path / "bad.zip", [(name, "x")])
+    with pytest.raises(ArchiveError, match="outside of its folder"):
+        extract(tmp_path / "bad.zip", tmp_path / "out")
+
+
+def test_headers_and_numbers_of_files_count_too(tmp_path, monkeypatch):
+    with tarfile.open(tmp_path / "header.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a")
+        info.pax_headers = {"comment": "x" * (2 * 10**7)}
+        tar.addfile(info)
+    with pytest.raises(ArchiveError, match="bytes at once"):
+        extract(tmp_path / "header.tar.gz", tmp_path / "out", max_bytes=1000)
+    monkeypatch.setattr(_archives, "MAX_FILES", 3)
+    make_zip(tmp_path / "many.zip", [(f"{i}.txt", "x") for i in range(5)])
+    with pytest.raises(ArchiveError, match="more than 3 files"):
+        extract(tmp_path / "many.zip", tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_the_checksum_at_the_end_is_looked_at(tmp_path):
+    with tarfile.open(tmp_path / "good.tar", "w") as tar:
+        tar.add(__file__, "top/a.py")
+    packed = bytearray(gzip.compress((tmp_path / "good.tar").read_bytes()))
+    packed[-8] ^= 1  # of the checksum itself
+    (tmp_path / "bad.tar.gz").write_bytes(packed)
+    with pytest.raises(ArchiveError, match="cannot be unpacked"):
+        extract(tmp_path / "bad.tar.gz", tmp_path / "out")
+
+
+def test_only_what_is_wanted_is_unpacked(tmp_path):
+    make_zip(tmp_path / "a.zip", [("wanted/a.txt", "a"), ("resnet50_pool5.onnx", "planted")])
+    assert extract(str(tmp_path / "a.zip"), str(tmp_path / "out"), only="wanted") == [
+        tmp_path / "out" / "wanted"
+    ]
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["wanted"]
+    with pytest.raises(ArchiveError, match="has no other"):
+        extract(tmp_path / "a.zip", tmp_path / "out", only="other")
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")
+def test_broken_exif_data_are_left_alone(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    content = bytearray(exif.tobytes())
+    content[10:14] = b"\xff\xff\xff\xff"
+    save(tmp_path / "a" / "a.png")
+    Image.new("RGB", (8, 6), (100, 100, 100)).save(tmp_path / "a" / "b.jpg", exif=bytes(content), quality=100)
+    assert load_image_folder(tmp_path, size=6).images.shape == (2, 6, 6, 3)
+
+
+@pytest.mark.parametrize("size", ["4", (4,), 0, 4.0, (0, 3)])
+def test_sizes_that_are_none_are_told(size, folder):
+    with pytest.raises(ValueError, match="must be a number of pixels"):
+        load_image_folder(folder, size=size)

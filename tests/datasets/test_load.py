@@ -1,6 +1,7 @@
 """Datasets by name, each original format from a small file in that exact format."""
 
 import bz2
+import contextlib
 import functools
 import gzip
 import http.server
@@ -8,6 +9,7 @@ import io
 import tarfile
 import threading
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ from sklearn.utils import Bunch
 
 from ledl.datasets import _load, _readers, available, load
 from ledl.datasets._archives import ArchiveError
+from ledl.datasets._matlab import read_matrices
 from ledl.datasets._registry import registry
+from ledl.features import Preprocessing
 from models import write_model
 
 # Samples, features and classes, as the files' manifest gives them.
@@ -118,7 +122,7 @@ def test_files_that_are_not_what_they_should_be_are_told(kind, tmp_path, monkeyp
     else:
         np.savez(path, features=features, target=target)
         path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(ValueError, match=f"{path.name} (is not a prepared dataset|has 4 samples but 3 labels)"):
+    with pytest.raises(ValueError, match=f"{path.name} (is not a prepared dataset|has samples of shape)"):
         load("usps", data_home=tmp_path)
 
 
@@ -140,7 +144,75 @@ def test_deng_cais_files(name, file, tmp_path, rng):
     assert dataset.target_names == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize("kind", ["text", "truncated", "keys", "shape", "range"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_matrices_are_those_of_scipy(compressed, tmp_path, rng):
+    arrays = {
+        "fea": rng.integers(0, 256, (5, 7)).astype(np.uint8),
+        "gnd": rng.random((5, 1)),
+        "x": np.float32(rng.random((2, 3))),
+        "small": np.array([[1, 2]], np.int8),
+    }
+    scipy.io.savemat(tmp_path / "a.mat", arrays, do_compression=compressed)
+    found = read_matrices((tmp_path / "a.mat").read_bytes(), tuple(arrays), 10**6)
+    for name, array in arrays.items():
+        assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_malformed_matrices_never_do_worse_than_an_error(tmp_path, rng):
+    scipy.io.savemat(tmp_path / "a.mat", {"fea": np.zeros((3, 1024), np.uint8), "gnd": np.ones((3, 1))})
+    good = (tmp_path / "a.mat").read_bytes()
+    for _ in range(2000):
+        bad = bytearray(good)
+        for place in rng.integers(126, 330, size=rng.integers(1, 4)):
+            bad[place] = rng.integers(256)
+        (tmp_path / "YaleB_32x32.mat").write_bytes(bad)
+        with contextlib.suppress(ValueError):
+            load("yaleb", data_home=tmp_path)
+    bomb = zlib.compress(bytes(10**6))
+    element = np.array([15, len(bomb)], "<u4").tobytes() + bomb
+    with pytest.raises(ValueError, match="unpacks to more than 1,000 bytes"):
+        read_matrices(good[:128] + element, ("fea",), 1000)
+
+
+@pytest.mark.parametrize(
+    ("features", "target", "message"),
+    [
+        (np.zeros((4, 256)), np.array([0, 1, 2, 10**12]), "the label 1000000000000, but there are 10 classes"),
+        (np.zeros((4, 7)), np.arange(4), r"shape \(4, 7\), but there are 256 features"),
+        (np.full((4, 256), np.nan), np.arange(4), "NaN or infinite features"),
+        (np.zeros((4, 256)), np.array([0, 1, 2, -3]), "labels that are not 0, 1"),
+        (np.zeros((4, 256)), np.array(list("abcd")), "labels that are not 0, 1"),
+        (np.zeros((4, 256)), np.zeros((4, 1)), "labels of shape"),
+        (np.zeros(4), np.arange(4), "samples of shape"),
+        (np.zeros((0, 256)), np.arange(0), "samples of shape"),
+    ],
+)
+def test_samples_that_cannot_be_are_told(features, target, message, tmp_path):
+    np.savez(tmp_path / "usps_16x16.npz", features=features, target=target)
+    with pytest.raises(ValueError, match=message):
+        load("usps", data_home=tmp_path)
+
+
+def test_text_that_unpacks_to_too_much_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(_readers, "MAX_TEXT", 1000)
+    for name in ("zip.train.gz", "zip.test.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"0" * 10**6))
+    with pytest.raises(ValueError, match="unpacks to more than 1,000 bytes"):
+        load("usps", data_home=tmp_path)
+
+
+def test_a_model_of_ones_own_brings_its_preprocessing(tmp_path, rng):
+    write_images(tmp_path / "101_ObjectCategories", rng)
+    write_model(tmp_path / "resnet50_pool5.onnx")
+    with pytest.raises(ValueError, match=r"is not known. Give preprocessing"):
+        load("caltech101", data_home=tmp_path)
+    own = Preprocessing(size=8, std=(2.0, 2.0, 2.0))
+    (tmp_path / "resnet50_pool5.json").write_text(own.to_json())
+    assert own.to_json() in load("caltech101", data_home=tmp_path).DESCR
+
+
+@pytest.mark.parametrize("kind", ["text", "truncated", "keys", "shape", "range", "scaled", "transposed"])
 def test_bad_mat_files_are_told(kind, tmp_path, rng):
     path = tmp_path / "YaleB_32x32.mat"
     arrays = {"fea": rng.integers(0, 256, (6, 1024)), "gnd": np.ones((6, 1))}
@@ -150,6 +222,10 @@ def test_bad_mat_files_are_told(kind, tmp_path, rng):
         arrays["fea"] = arrays["fea"][:, :1000]
     if kind == "range":
         arrays["fea"] = arrays["fea"] + 1.0e3
+    if kind == "scaled":
+        arrays["fea"] = arrays["fea"] / 255
+    if kind == "transposed":
+        arrays["fea"] = arrays["fea"].T
     scipy.io.savemat(path, arrays)
     if kind == "truncated":
         path.write_bytes(path.read_bytes()[:2000])
@@ -239,7 +315,7 @@ def write_images(folder, rng, n=2):
 def test_class_folders_become_features(name, width, tmp_path, rng, monkeypatch):
     write_images(tmp_path / "101_ObjectCategories", rng)
     with pytest.raises(
-        FileNotFoundError, match=r"resnet50_pool5.onnx, which makes features of them, is not there"
+        FileNotFoundError, match=r"resnet50_pool5.onnx, which makes features of them and is not there"
     ):
         load(name, data_home=tmp_path)
     write_model(tmp_path / "resnet50_pool5.onnx", n_features=4, monkeypatch=monkeypatch)
@@ -295,10 +371,20 @@ def test_a_download_with_another_checksum_leaves_nothing(server, tmp_path, rng, 
     entry = registry()["caltech101"]._replace(url=f"{address}/caltech-101.zip", archive_sha256="0" * 64)
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     home = tmp_path / "home"
+    home.mkdir()
+    model = home / "resnet50_pool5.onnx"
+    write_model(model)
     with pytest.raises(ArchiveError, match=r"is not what it was.*Nothing was kept"):
         load("caltech101", data_home=home)
-    assert not list(home.iterdir())
+    assert list(home.iterdir()) == [model]
     entry = entry._replace(url=f"{address}/missing.zip", archive_sha256="")
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     with pytest.raises(FileNotFoundError, match=r"CaltechDATA.*Download: .*404"):
         load("caltech101", data_home=home)
+    # What cannot be unpacked is not kept either, or it would be taken for good the next time.
+    (folder / "cut.zip").write_bytes((folder / "caltech-101.zip").read_bytes()[:500])
+    entry = entry._replace(url=f"{address}/cut.zip")
+    monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
+    with pytest.warns(UserWarning, match="checksum"), pytest.raises(ArchiveError, match="cannot be unpacked"):
+        load("caltech101", data_home=home)
+    assert list(home.iterdir()) == [model]

@@ -1,5 +1,9 @@
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
@@ -70,5 +74,11 @@ def test_samples_on_both_sides_are_counted_and_reported(rng):
     brute = [sum(any((X[i] == X[j]).all() for j in train) for i in test) for train, test in splits]
     assert counts == brute
     assert max(counts) > 0
+    names = [f"{i % 7}.png" for i in range(20)]
+    frame = pd.DataFrame({"a": names, "b": 1.0})
+    for kind in (names, [Path(name) for name in names], pd.Series(names), frame, np.array(names, dtype=object)):
+        expected = [sum(names[i] in {names[j] for j in train} for i in test) for train, test in splits]
+        assert [n_shared_samples(kind, train, test) for train, test in splits] == expected
+    assert [n_shared_samples(scipy.sparse.csr_array(X), train, test) for train, test in splits] == brute
     with pytest.warns(UserWarning, match=r"Split \d: \d of 10 test samples are identical"):
         list(FewShotSplit(n_per_class=5).split(X, y))

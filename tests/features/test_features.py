@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
@@ -17,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
-from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures, _cache
 from ledl.features._cache import write_atomically
 from ledl.features._resnet import pyramid_parts
 from models import write_model
@@ -189,6 +190,72 @@ def test_models_that_cannot_be_had_are_told(tmp_path, model):
         ResNetFeatures(model[0]).fit()
     with pytest.raises(ValueError, match="'batch_size' parameter"):
         ResNetFeatures(model[0], batch_size=0).fit()
+
+
+def test_images_come_in_any_kind_of_list(images, files, model):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    expected = extractor.transform(files)
+    order = [3, 0, 6, 1]
+    series = pd.Series([str(file) for file in files]).iloc[order]
+    for kind in (series, series.to_frame(), tuple(series), np.array(series), iter(series.tolist())):
+        assert_array_equal(extractor.transform(kind), expected[order])
+    assert_array_equal(PixelFeatures().transform(series), PixelFeatures().transform(files)[order])
+    for one in (str(files[0]), files[0], images[0][:, :, 0], Image.fromarray(images[0])):
+        with pytest.raises(ValueError, match="X is one image; give a list"):
+            extractor.transform(one)
+    for bad in (None, 3, b"bytes.png"):
+        with pytest.raises(ValueError, match="Image 1 is a"):
+            extractor.set_params(on_error="skip").transform([files[0], bad])
+
+
+def test_a_cache_sees_palettes_orientation_and_weights(model, tmp_path):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, pyramid=True, cache=tmp_path / "cache")
+    plain = clone(extractor).set_params(cache=None)
+    red, blue = (Image.new("P", (8, 8)) for _ in range(2))
+    red.putpalette([255, 0, 0])
+    blue.putpalette([0, 0, 255])
+    half = np.zeros((8, 8, 3), np.uint8)
+    half[:4] = 255
+    turned = Image.fromarray(half)
+    turned.getexif()[0x0112] = 6
+    sources = [red, blue, Image.fromarray(half), turned]
+    assert_array_equal(extractor.transform(sources), plain.transform(sources))
+    assert_array_equal(extractor.transform(sources), plain.transform(sources))
+    assert len(np.unique(plain.transform(sources), axis=0)) == 4
+
+
+def test_a_pipe_does_not_wait(files, model, tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache", on_error="skip")
+    with pytest.warns(UserWarning, match=r"1 of 2 images were left out: .*pipe.png is not a file"):
+        features = extractor.transform([files[0], tmp_path / "pipe.png"])
+    assert np.isnan(features[1]).all()
+
+
+def test_a_long_thin_image_needs_no_more_memory_than_another():
+    thin = Image.new("RGB", (60000, 1), (10, 20, 30))
+    assert_allclose(IMAGENET(thin)[:, 0, 0], [(v / 255 - m) / s for v, m, s in zip(
+        (10, 20, 30), IMAGENET.mean, IMAGENET.std, strict=True)], rtol=1e-4)  # fmt: skip
+
+
+def test_a_model_that_does_not_take_the_size_is_told(tmp_path):
+    write_model(tmp_path / "fixed.onnx", size=9)
+    with pytest.raises(ValueError, match="does not take two images of 8 x 8"):
+        ResNetFeatures(tmp_path / "fixed.onnx", preprocessing=SMALL).fit()
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(files, model, tmp_path, monkeypatch):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
+    expected = extractor.transform(files[:2])
+
+    def full(path, write):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(_cache, "write_atomically", full)
+    with pytest.warns(UserWarning, match="Features are not kept in .*No space left") as warned:
+        features = extractor.transform(files)
+    assert len(warned) == 1
+    assert_array_equal(features[:2], expected)
 
 
 def test_a_missing_torchvision_is_told(monkeypatch):

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import os
 import tarfile
 import tempfile
 import zipfile
-from pathlib import Path, PurePosixPath
-from typing import IO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
 
 # More than any dataset here unpacks to, and more files.
-MAX_BYTES, MAX_FILES = 2**34, 10**6
+MAX_BYTES, MAX_FILES = 2**33, 200_000
+# By their first bytes; anything else is taken as a plain .tar.
+DECOMPRESSORS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
 class ArchiveError(ValueError):
     """An archive that is broken, or that would write where it must not."""
 
 
-def extract(archive: Path, folder: Path, inner: str = "", *, max_bytes: int = MAX_BYTES) -> list[Path]:
-    """Unpack a .zip or .tar.gz into `folder`; gives the new files and folders at its top.
+def extract(
+    archive: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    inner: str = "",
+    *,
+    only: str = "",
+    max_bytes: int = MAX_BYTES,
+) -> list[Path]:
+    """Unpack a .zip or .tar (.gz, .bz2, .xz) into `folder`; gives the new files and folders at its top.
 
-    `inner` is an archive in the archive that is unpacked in its place. Members with absolute names, "..",
-    links or devices are refused, and so is what unpacks to more than `max_bytes`. All is first unpacked
-    beside its place, so that an interrupt leaves nothing half-written under a final name; what is there
-    already stays.
+    `inner` is an archive in the archive that is unpacked in its place, `only` the one file or folder at the
+    top that is wanted. Members with absolute names, "..", links or devices are refused, and so is what
+    unpacks to more than `max_bytes`. All is first unpacked beside its place, so that an interrupt leaves
+    nothing half-written under a final name; what is there already stays.
     """
+    archive, folder = Path(archive), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking.") as scratch:
         outer = Path(scratch) / "outer"
@@ -34,9 +50,11 @@ def extract(archive: Path, folder: Path, inner: str = "", *, max_bytes: int = MA
                 raise ArchiveError(f"{archive} has no {inner}; it is not the archive that was expected.")
             source = Path(scratch) / "inner"
             _unpack(outer / inner, source, max_bytes)
+        if only and not (source / only).exists():
+            raise ArchiveError(f"{archive} has no {only}; it is not the archive that was expected.")
         made = []
         for path in sorted(source.iterdir()):
-            if not (folder / path.name).exists():
+            if only in ("", path.name) and not (folder / path.name).exists():
                 path.rename(folder / path.name)
                 made.append(folder / path.name)
     return made
@@ -44,73 +62,96 @@ def extract(archive: Path, folder: Path, inner: str = "", *, max_bytes: int = MA
 
 def _unpack(archive: Path, folder: Path, max_bytes: int) -> None:
     folder.mkdir()
+    limit = _Limit(archive, folder.resolve(), max_bytes)
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as file:
-                _unpack_zip(file, folder, archive, max_bytes)
+                _unpack_zip(file, limit)
         else:
-            with tarfile.open(archive) as file:
-                _unpack_tar(file, folder, archive, max_bytes)
-    except (
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        EOFError,
-        OSError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
+            with _tar_stream(archive, max_bytes) as stream:
+                stream_: Any = stream  # all that a stream needs is `read`
+                with tarfile.open(fileobj=stream_, mode="r|") as file:
+                    _unpack_tar(file, limit)
+                while stream.read(2**20):  # to the end, where the checksum is
+                    pass
+    except ArchiveError:
+        raise
+    except Exception as error:  # what broken archives raise is of many kinds
         raise ArchiveError(f"{archive} cannot be unpacked: {error}. Get it again.") from error
 
 
-def _unpack_zip(file: zipfile.ZipFile, folder: Path, archive: Path, max_bytes: int) -> None:
-    members = file.infolist()
-    _check([(member.filename, member.file_size) for member in members], archive, max_bytes)
-    left = max_bytes
-    for member in members:
+def _unpack_zip(file: zipfile.ZipFile, limit: _Limit) -> None:
+    for member in file.infolist():
         if (member.external_attr >> 28) == 0xA:
-            raise ArchiveError(
-                f"{archive}: {member.filename} is a link, which is not unpacked. Get another copy."
-            )
+            limit.refuse(f"{member.filename} is a link, which is not unpacked")
+        target = limit.place(member.filename)
         if not member.is_dir():
             with file.open(member) as stream:
-                left -= _write(stream, folder / member.filename, archive, left)
+                limit.write(stream, target)
 
 
-def _unpack_tar(file: tarfile.TarFile, folder: Path, archive: Path, max_bytes: int) -> None:
-    members = file.getmembers()
-    _check([(member.name, member.size) for member in members], archive, max_bytes)
-    left = max_bytes
-    for member in members:
+def _unpack_tar(file: tarfile.TarFile, limit: _Limit) -> None:
+    for member in file:
         if not (member.isreg() or member.isdir()):
-            raise ArchiveError(
-                f"{archive}: {member.name} is a link or device, which is not unpacked. Get another copy."
-            )
+            limit.refuse(f"{member.name} is a link or device, which is not unpacked")
+        target = limit.place(member.name)
         stream = file.extractfile(member) if member.isreg() else None
         if stream is not None:
-            left -= _write(stream, folder / member.name, archive, left)
+            limit.write(stream, target)
 
 
-def _check(members: list[tuple[str, int]], archive: Path, max_bytes: int) -> None:
-    for name, _ in members:
-        path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1]:
-            raise ArchiveError(f"{archive}: {name!r} would be written outside of its folder. Get another copy.")
-    total = sum(size for _, size in members)
-    if total > max_bytes or len(members) > MAX_FILES:
-        raise ArchiveError(
-            f"{archive} claims {len(members)} files of {total:,} bytes, more than the {max_bytes:,} that are "
-            "unpacked."
-        )
+class _Limit:
+    """Where members may go, and how much they may be."""
+
+    def __init__(self, archive: Path, folder: Path, max_bytes: int) -> None:
+        self._archive, self._folder, self._max_bytes = archive, folder, max_bytes
+        self._n_files, self._left = 0, max_bytes
+
+    def refuse(self, reason: str) -> None:
+        raise ArchiveError(f"{self._archive}: {reason}. Get another copy.")
+
+    def place(self, name: str) -> Path:
+        self._n_files += 1
+        if self._n_files > MAX_FILES:
+            self.refuse(f"it has more than {MAX_FILES:,} files")
+        path, windows = PurePosixPath(name.replace("\\", "/")), PureWindowsPath(name)
+        if path.is_absolute() or ".." in path.parts or windows.drive or windows.root or ":" in name:
+            self.refuse(f"{name!r} would be written outside of its folder")
+        target = self._folder / path
+        if not target.resolve().is_relative_to(self._folder):
+            self.refuse(f"{name!r} would be written outside of its folder")
+        return target
+
+    def write(self, stream: IO[bytes], path: Path) -> None:
+        """Copy a member, which may be larger than it claims."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as out:
+            while chunk := stream.read(2**20):
+                self._left -= len(chunk)
+                if self._left < 0:
+                    self.refuse(f"it unpacks to more than the {self._max_bytes:,} bytes that are allowed")
+                out.write(chunk)
 
 
-def _write(stream: IO[bytes], path: Path, archive: Path, left: int) -> int:
-    """Copy a member, which may be larger than it claims."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = 0
-    with path.open("wb") as out:
-        while chunk := stream.read(2**20):
-            written += len(chunk)
-            if written > left:
-                raise ArchiveError(f"{archive}: {path.name} unpacks to more than it claims.")
-            out.write(chunk)
-    return written
+class _Bounded:
+    """A stream that ends in an error rather than in a full memory: headers count too."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._left = stream, most
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > self._left:
+            raise ArchiveError(f"it asks for {size:,} bytes at once, or in all for more than is allowed.")
+        data = self._stream.read(size)
+        self._left -= len(data)
+        return data
+
+
+@contextmanager
+def _tar_stream(archive: Path, max_bytes: int) -> Iterator[_Bounded]:
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener = next((o for magic, o in DECOMPRESSORS.items() if start.startswith(magic)), None)
+    with opener(archive, "rb") if opener else archive.open("rb") as stream:
+        # Names and padding come on top of the contents.
+        yield _Bounded(stream, 2 * max_bytes + 2**24)

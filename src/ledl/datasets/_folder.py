@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import unicodedata
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,14 @@ def load_image_folder(
         raise ValueError(
             f"color={color!r} must be 'rgb' or 'gray', and on_error={on_error!r} 'raise' or 'skip'."
         )
+    if size is not None:
+        size = (size, size) if isinstance(size, Integral) else size
+        if (
+            not isinstance(size, tuple)
+            or len(size) != 2
+            or not all(isinstance(x, Integral) and x > 0 for x in size)
+        ):
+            raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
     root = Path(path)
     if not root.is_dir():
         raise FileNotFoundError(f"There is no folder {shown(root)}.")
@@ -73,7 +82,7 @@ def load_image_folder(
     def decoded(file: Path) -> Array:
         image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
         if size is not None:
-            height, width = (size, size) if isinstance(size, int) else size
+            height, width = size
             image = image.resize((width, height))
         pixels = np.asarray(image)
         first = shapes.setdefault("first", (pixels.shape, file))
@@ -113,6 +122,8 @@ def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
     files: list[Path] = []
     target: list[int] = []
     for j, folder in enumerate(folders):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise ImageError(f"The folder {shown(folder)} may not be read. Change its permissions.")
         own = sorted(
             (p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")),
             key=lambda p: p.name,
@@ -132,7 +143,7 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ImageError(
             f"The labels in {shown(table)} cannot be read: {error}. It must be CSV in UTF-8."
         ) from error
@@ -145,8 +156,8 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
     by_file: dict[Path, str] = {}
     for row in rows:
         name, label = row[columns[0]].strip(), _checked_name(row[columns[1]].strip(), shown(table))
-        image = root / name
-        if not image.resolve().is_relative_to(root.resolve()):
+        image = Path(os.path.normpath(root / name))
+        if not _is_inside(image, root):
             raise ImageError(
                 f"{shown(table)}: {name!r} is not in {shown(root)}. Names must stay inside the folder."
             )
@@ -156,6 +167,13 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
     _check_distinct(names)
     files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
     return files, np.array([names.index(by_file[file]) for file in files], dtype=np.int64), names
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, ValueError, RuntimeError):  # names that are no names, links in circles
+        return False
 
 
 def _checked_name(name: str, where: str) -> str:

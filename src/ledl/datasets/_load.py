@@ -17,7 +17,7 @@ from ledl.datasets import _readers as readers
 from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._folder import load_image_folder
 from ledl.datasets._registry import Entry, SourceFiles, registry
-from ledl.features import ResNetFeatures
+from ledl.features import Preprocessing, ResNetFeatures
 
 # The model that turns images of a dataset into features, in the folder of the data.
 MODEL = "resnet50_pool5.onnx"
@@ -76,16 +76,20 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     home = data_folder(data_home)
     source = _find(entry, home)
     if source is None and download and entry.url:
+        _find_model(entry, home)  # without it images are of no use
         _download(entry, home)
         source = _find(entry, home)
     if source is None and download and entry.openml:
-        return _bunch(entry, readers.read_openml(_fetch_openml(entry, home)))
+        samples = readers.read_openml(_fetch_openml(entry, home))
+        return _bunch(entry, readers.check_samples(samples, entry.features, entry.classes, "OpenML's USPS"))
     if source is None:
         raise FileNotFoundError(_where_to_get(entry, home))
     if source.kind == "images":
         return _from_images(entry, source, home)
     paths = [home / file for file in source.names]
-    return _bunch(entry, READERS[source.kind](paths, source), _provenance(paths, source))
+    samples = READERS[source.kind](paths, source)
+    samples = readers.check_samples(samples, entry.features, entry.classes, str(paths[0]))
+    return _bunch(entry, samples, _provenance(paths, source))
 
 
 def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availability]:
@@ -184,15 +188,13 @@ def _bunch(entry: Entry, samples: readers.Samples, provenance: str = "") -> Bunc
 
 def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
     """Features of class folders of images, each computed once."""
-    folder, model = home / source.names[0], home / MODEL
-    if not model.is_file():
-        raise FileNotFoundError(
-            f"The images of {entry.name!r} are in {folder}, but {model}, which makes features of them, is not "
-            "there. Put an ONNX file of ResNet-50 up to its last pooling there (docs/datasets.md), or extract "
-            "features yourself with ledl.features.ResNetFeatures."
-        )
-    listing = load_image_folder(folder, decode=False)
-    extractor = ResNetFeatures(model, pyramid=source.pyramid, cache=home / "features")
+    model = _find_model(entry, home)
+    listing = load_image_folder(home / source.names[0], decode=False)
+    described = model.with_suffix(".json")
+    preprocessing = Preprocessing.from_json(described.read_text("utf-8")) if described.is_file() else None
+    extractor = ResNetFeatures(
+        model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
+    )
     data = extractor.transform(listing.filenames)
     return Bunch(
         data=data,
@@ -201,6 +203,18 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
         filenames=listing.filenames,
         DESCR=f"{entry.description}Features: {extractor.identity_}, {extractor.preprocessing_.to_json()}\n",
     )
+
+
+def _find_model(entry: Entry, home: Path) -> Path:
+    model = home / MODEL
+    if not model.is_file():
+        raise FileNotFoundError(
+            f"The images of {entry.name!r} need {model}, which makes features of them and is not there. Put an "
+            "ONNX file of ResNet-50 up to its last pooling there, and, unless it is the known one, its "
+            f"preprocessing beside it as {model.with_suffix('.json').name} (docs/datasets.md); or extract "
+            "features yourself with ledl.features.ResNetFeatures."
+        )
+    return model
 
 
 def _download(entry: Entry, home: Path) -> None:
@@ -225,7 +239,11 @@ def _download(entry: Entry, home: Path) -> None:
             f"{archive} was downloaded, but its checksum is not known to us; compare sha256 {sha256(archive)}.",
             stacklevel=3,
         )
-    extract(archive, home, entry.inner)
+    try:
+        extract(archive, home, entry.inner, only=entry.only)
+    except ArchiveError:
+        archive.unlink()  # or it would be taken for good the next time
+        raise
 
 
 def sha256(path: Path) -> str:

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import lzma
+import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.io
 from sklearn.datasets import load_svmlight_file
 
 from ledl.arrays import Array
+from ledl.datasets._matlab import read_matrices
 
 # What reading a broken file may raise.
 BROKEN = (
-    ValueError,
-    KeyError,
+    ArithmeticError,
+    AttributeError,
     EOFError,
-    OSError,
-    zipfile.BadZipFile,
-    NotImplementedError,
     IndexError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
     TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
 )
-
 
 # More than an array of any dataset here has, unpacked.
 MAX_BYTES = 2**33
+# And more than the text of USPS, which has 28 MB.
+MAX_TEXT = 2**28
 
 
 class Samples(NamedTuple):
@@ -52,10 +64,30 @@ def read_npz(path: Path, key: str) -> Samples:
             f"{path} is not a prepared dataset: {error}. It must be an .npz file with the arrays {key!r} and "
             "'target', none of them of objects."
         ) from error
-    if len(samples) != len(target):
-        raise ValueError(f"{path} has {len(samples)} samples but {len(target)} labels; make the file again.")
-    data = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
-    return Samples(data, target.astype(np.int64), images)
+    if samples.ndim < 2 or target.ndim != 1 or len(samples) != len(target):
+        raise ValueError(
+            f"{path} has samples of shape {samples.shape} and labels of shape {target.shape}; a label for each "
+            "sample is needed. Make the file again."
+        )
+    data = samples.reshape(len(samples), math.prod(samples.shape[1:])).astype(np.float32, copy=False)
+    return Samples(data, target, images)
+
+
+def check_samples(samples: Samples, n_features: int, n_classes: int, where: str) -> Samples:
+    """Samples as they should be: finite, with that many features, and labels from 0 to `n_classes` - 1."""
+    data, target = samples.data, samples.target
+    reason = ""
+    if not len(data) or data.shape[1] != n_features:
+        reason = f"samples of shape {data.shape}, but there are {n_features} features"
+    elif not np.isfinite(data).all():
+        reason = "NaN or infinite features"
+    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
+        reason = "labels that are not 0, 1, ..."
+    elif target.max() >= n_classes:
+        reason = f"the label {target.max()}, but there are {n_classes} classes"
+    if reason:
+        raise ValueError(f"{where} has {reason}. Make or get the file again.")
+    return samples._replace(target=target.astype(np.int64))
 
 
 def _check_claims(path: Path) -> None:
@@ -82,21 +114,23 @@ def _check_claims(path: Path) -> None:
 def read_faces_mat(path: Path) -> Samples:
     """Deng Cai's files: ``fea`` (n, 1024), images column by column, and ``gnd`` (n, 1), from 1 on."""
     try:
-        arrays: dict[str, Any] = scipy.io.loadmat(str(path), variable_names=["fea", "gnd"])
-        pixels, labels = np.asarray(arrays["fea"]), np.asarray(arrays["gnd"]).reshape(-1)
-        images = pixels.reshape(-1, 32, 32).transpose(0, 2, 1)
-    except (*BROKEN, scipy.io.matlab.MatReadError) as error:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        arrays = read_matrices(path.read_bytes(), ("fea", "gnd"), MAX_BYTES)
+        pixels, labels = arrays["fea"], arrays["gnd"].reshape(-1)
+        if pixels.shape != (len(labels), 1024):
+            raise ValueError(f"'fea' has shape {pixels.shape} and 'gnd' {len(labels)} labels")
+    except BROKEN as error:
         raise ValueError(
             f"{path} is not one of Deng Cai's files: {error}. It must be a MATLAB file with 'fea' (n x 1024) "
             "and 'gnd'."
         ) from error
-    if len(images) != len(labels):
-        raise ValueError(f"{path} has {len(images)} images but {len(labels)} labels; get the file again.")
-    if images.min() < 0 or images.max() > 255:
+    if pixels.min() < 0 or pixels.max() > 255 or pixels.max() <= 1 or (pixels != np.round(pixels)).any():
         raise ValueError(
-            f"{path} has values from {images.min()} to {images.max()}, but pixels go from 0 to 255."
+            f"{path} has values from {pixels.min()} to {pixels.max()}, but pixels are whole numbers from 0 to "
+            "255."
         )
-    images = np.ascontiguousarray(images.astype(np.uint8))
+    images = np.ascontiguousarray(pixels.reshape(-1, 32, 32).transpose(0, 2, 1).astype(np.uint8))
     _, target = np.unique(labels, return_inverse=True)
     return Samples(images.reshape(len(images), -1).astype(np.float32), target.astype(np.int64), images)
 
@@ -106,8 +140,8 @@ def read_zip_train(paths: Iterable[Path]) -> Samples:
     parts = []
     for path in paths:
         try:
-            with gzip.open(path, "rt") as file:
-                parts.append(np.loadtxt(file, ndmin=2))
+            with gzip.open(path, "rb") as file:
+                parts.append(np.loadtxt(io.TextIOWrapper(io.BytesIO(_bounded(file))), ndmin=2))
             if parts[-1].shape[1] != 257:
                 raise ValueError(f"lines have {parts[-1].shape[1]} numbers")
         except BROKEN as error:
@@ -124,7 +158,7 @@ def read_libsvm(paths: Iterable[Path]) -> Samples:
     for path in paths:
         try:
             with bz2.open(path, "rb") as file:
-                X, y = load_svmlight_file(file, n_features=256)
+                X, y = load_svmlight_file(io.BytesIO(_bounded(file)), n_features=256)
         except BROKEN as error:
             raise ValueError(
                 f"{path} is not LIBSVM's USPS: {error}. Get usps.bz2 and usps.t.bz2 again."
@@ -139,11 +173,23 @@ def read_openml(bunch: Any) -> Samples:
     return _usps(np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.float64) - 1)
 
 
+def _bounded(file: Any) -> bytes:
+    """What a compressed file holds, unless that is more than any text here."""
+    content: bytes = file.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise ValueError(f"it unpacks to more than {MAX_TEXT:,} bytes")
+    return content
+
+
 def _usps(values: Array, digits: Array) -> Samples:
     """Values from -1 to 1 become 0 to 1, as in the prepared file."""
-    if values.min() < -1.001 or values.max() > 1.001:
+    if values.ndim != 2 or values.shape[1] != 256 or len(values) != len(digits) or not len(values):
+        raise ValueError(
+            f"USPS has 256 values and a label a sample, but here are {values.shape} and {digits.shape}."
+        )
+    if not (values.min() >= -1.001 and values.max() <= 1.001):  # NaN neither
         raise ValueError(f"USPS's values go from -1 to 1, but here from {values.min():g} to {values.max():g}.")
-    wrong = (digits != np.round(digits)) | (digits < 0) | (digits > 9)
+    wrong = ~((digits == np.round(digits)) & (digits >= 0) & (digits <= 9))
     if wrong.any():
         raise ValueError(f"USPS's labels are digits, but here is {digits[wrong][0]:g}.")
     data = np.float32((np.clip(values, -1, 1) + 1) / 2)

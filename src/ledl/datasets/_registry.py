@@ -23,6 +23,7 @@ class Entry(NamedTuple):
 
     name: str
     title: str
+    features: int
     samples: int
     classes: int
     terms: str
@@ -36,6 +37,7 @@ class Entry(NamedTuple):
     archive: str = ""
     archive_sha256: str = ""  # empty if we never held the archive
     inner: str = ""  # an archive in the archive
+    only: str = ""  # the folder in it that is wanted
 
     @property
     def description(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +135,23 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
     >>> n_shared_samples([[1, 2], [3, 4], [1, 2]], [0, 1], [2])
     1
     """
-    rows = np.ascontiguousarray(X)
-    known = {rows[i].tobytes() for i in train}
-    return sum(rows[i].tobytes() in known for i in test)
+    if X is None:
+        return 0
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    elif hasattr(X, "tocsr"):
+        X = X.tocsr()
+    known = {_identity(X[i]) for i in train}
+    return sum(_identity(X[i]) in known for i in test)
+
+
+def _identity(sample: Any) -> Any:
+    """What two samples have in common if and only if they are identical."""
+    if hasattr(sample, "toarray"):
+        sample = sample.toarray()
+    if isinstance(sample, str | os.PathLike):
+        return os.fspath(sample)
+    array = np.ascontiguousarray(sample)
+    if array.dtype == object:
+        return tuple(array.reshape(-1).tolist())
+    return array.dtype.str, array.shape, array.tobytes()

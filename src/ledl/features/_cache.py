@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.features._images import Source, pillow
+from ledl.features._images import ImageError, Source, is_file, read_image, shown
 
 
 class FeatureCache:
@@ -24,23 +25,30 @@ class FeatureCache:
     def __init__(self, folder: str | os.PathLike[str], recipe: str) -> None:
         key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
         self._folder = Path(folder).expanduser() / key
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._folder / "recipe.json", lambda file: file.write(recipe.encode()))
+        if not (self._folder / "recipe.json").exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._folder / "recipe.json", lambda file: file.write(recipe.encode()))
+        self._writable = True
 
     def get(self, key: str, n_values: int | None) -> Array | None:
         """The features of that key, if they are there and whole."""
         try:
             with self._path(key).open("rb") as file:
                 features = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError, EOFError, MemoryError):
             return None
         whole = features.ndim == 1 and features.dtype == np.float32 and n_values in (None, len(features))
         return features if whole else None
 
     def put(self, key: str, features: Array) -> None:
         path = self._path(key)
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, lambda file: np.save(file, features, allow_pickle=False))
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, lambda file: np.save(file, features, allow_pickle=False))
+        except OSError as error:
+            if self._writable:
+                warnings.warn(f"Features are not kept in {self._folder}: {error}.", stacklevel=3)
+            self._writable = False
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.npy"
@@ -49,12 +57,12 @@ class FeatureCache:
 def content_key(source: Source) -> str:
     """sha256 of a file's bytes, or of an image's pixels."""
     if isinstance(source, str | os.PathLike):
+        if not is_file(source):  # a pipe would wait for ever
+            raise ImageError(f"{shown(source)} is not a file, or may not be read.")
         with Path(source).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    if isinstance(source, pillow().Image.Image):
-        return hashlib.sha256(f"{source.mode} {source.size}".encode() + source.tobytes()).hexdigest()
-    array = np.ascontiguousarray(source)
-    return hashlib.sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()
+    image = read_image(source, "RGB")  # what the network will see, palette and orientation included
+    return hashlib.sha256(f"RGB {image.size}".encode() + image.tobytes()).hexdigest()
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
@@ -63,6 +71,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)  # a cache may be shared
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -59,8 +59,8 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
     else:
         image = _open(source, name, max_pixels)
     try:
-        return _in_mode(PIL.ImageOps.exif_transpose(image), mode)
-    except (OSError, SyntaxError, ValueError, TypeError, EOFError, MemoryError) as error:
+        return _in_mode(_upright(image), mode)
+    except Exception as error:  # decoders raise many kinds
         raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
     finally:
         if image is not source:
@@ -69,8 +69,8 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
 
 def _open(path: str | os.PathLike[str], name: str, max_pixels: int) -> Any:
     PIL = pillow()
-    if not Path(path).is_file():  # a pipe would wait for ever
-        raise ImageError(f"{name} is not a file.")
+    if not is_file(path):  # a pipe would wait for ever
+        raise ImageError(f"{name} is not a file, or may not be read.")
     try:
         with Path(path).open("rb") as file:
             image = PIL.Image.open(file, formats=FORMATS)
@@ -86,16 +86,44 @@ def _open(path: str | os.PathLike[str], name: str, max_pixels: int) -> Any:
         raise ImageError(
             f"{name} is not an image, or of a format that is not read (those are {', '.join(FORMATS)})."
         ) from error
-    except (OSError, SyntaxError, ValueError, TypeError, EOFError, MemoryError) as error:
-        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
     except PIL.Image.DecompressionBombError as error:
         raise ImageError(f"{name} claims more pixels than can be decoded safely: {error}.") from error
+    except Exception as error:  # decoders raise many kinds
+        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
     return image
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a regular file; False if that cannot be known."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _upright(image: Any) -> Any:
+    """Turned as its EXIF data say; nothing else of them is looked at, and broken ones are left alone."""
+    turns = pillow().Image.Transpose
+    by_orientation = {
+        2: turns.FLIP_LEFT_RIGHT,
+        3: turns.ROTATE_180,
+        4: turns.FLIP_TOP_BOTTOM,
+        5: turns.TRANSPOSE,
+        6: turns.ROTATE_270,
+        7: turns.TRANSVERSE,
+        8: turns.ROTATE_90,
+    }
+    try:
+        turn = by_orientation.get(image.getexif().get(0x0112))
+    except Exception:  # what broken EXIF data raise is of many kinds
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 def _from_array(array: Array, name: str) -> Any:
     if (
-        array.dtype != np.uint8
+        array.size == 0
+        or array.dtype != np.uint8
         or array.ndim not in (2, 3)
         or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
     ):
@@ -107,11 +135,18 @@ def _from_array(array: Array, name: str) -> Any:
 
 
 def _in_mode(image: Any, mode: str) -> Any:
-    if image.mode.startswith(("I", "F")):  # 16 bits a pixel and more, which PIL would clip
-        values = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if image.mode.startswith("I;16") or values.max(initial=0) > 255 else 255.0
-        image = pillow().Image.fromarray(np.uint8(np.clip(values / top, 0, 1) * 255 + 0.5))
-    if image.mode in ("P", "PA", "LA", "RGBA"):  # what is transparent is white
+    if image.mode.startswith(("I", "F")):  # more than 8 bits a pixel, which PIL would clip
+        values = np.asarray(image, dtype=np.float32)
+        # 16 bits, unless the values are those of bytes, or from 0 to 1.
+        top = (
+            65535.0
+            if image.mode.startswith("I;16")
+            else next(t for t in (1, 255, 65535) if values.max() <= t or t == 65535)
+        )
+        image = pillow().Image.fromarray(
+            np.uint8(np.clip(values * np.float32(255 / top), 0, 255) + np.float32(0.5))
+        )
+    if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:  # what is transparent is white
         image = image.convert("RGBA")
         white = pillow().Image.new("RGBA", image.size, "white")
         image = pillow().Image.alpha_composite(white, image)
@@ -129,6 +164,25 @@ class Skipped(list[tuple[int, str, str]]):
             warnings.warn(
                 f"{len(self)} of {n} images were left out: {first}{more}", UserWarning, stacklevel=stacklevel
             )
+
+
+def as_sources(X: Any) -> list[Source]:
+    """Images as a list: of paths, arrays and PIL images, from whatever holds them."""
+    PIL = pillow()
+    one = isinstance(X, str | bytes | os.PathLike | PIL.Image.Image)
+    if one or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS" and X.ndim < 3):
+        raise ValueError("X is one image; give a list of them, [X].")
+    if hasattr(X, "to_numpy"):  # pandas: by position, not by label
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray) and X.dtype.kind in "OUS":
+        X = X.reshape(-1)
+    sources = list(X)
+    for i, source in enumerate(sources):
+        if not isinstance(source, str | os.PathLike | np.ndarray | PIL.Image.Image):
+            raise ValueError(
+                f"Image {i} is a {type(source).__name__}; give paths, arrays of uint8, or PIL images."
+            )
+    return sources
 
 
 def try_each(

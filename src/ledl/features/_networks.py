@@ -48,8 +48,8 @@ class OnnxNetwork:
             raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
         if not path.is_file():
             raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        content = path.read_bytes()  # read once, so that what is hashed is what is loaded
+        digest = hashlib.sha256(content).hexdigest()
         self.identity, self.preprocessing = f"sha256:{digest}", KNOWN.get(digest)
         wanted = [
             p
@@ -57,9 +57,11 @@ class OnnxNetwork:
             if p in onnxruntime.get_available_providers()
         ]
         try:
-            self._session = onnxruntime.InferenceSession(str(path), providers=wanted)
+            self._session = onnxruntime.InferenceSession(content, providers=wanted)
         except Exception as error:  # ONNX Runtime's own, of several kinds
-            raise ValueError(f"{path} is not a model that ONNX Runtime can load: {error}") from error
+            raise ValueError(
+                f"{path} is not a model that ONNX Runtime can load: {error} (Weights must be in the file.)"
+            ) from error
         (self._input, *others) = [node.name for node in self._session.get_inputs()]
         outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
         if others or not outputs:

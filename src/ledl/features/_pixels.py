@@ -11,7 +11,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
-from ledl.features._images import MAX_PIXELS, Skipped, Source, pillow, read_image, try_each
+from ledl.features._images import MAX_PIXELS, Skipped, Source, as_sources, pillow, read_image, try_each
 
 
 class PixelFeatures(TransformerMixin, BaseEstimator):
@@ -96,10 +96,14 @@ class PixelFeatures(TransformerMixin, BaseEstimator):
         features : ndarray of shape (n_images, height * width) or (n_images, height * width * 3), float32
         """
         self._validate_params()
+        if isinstance(self.size, tuple) and (len(self.size) != 2 or min(self.size) < 1):
+            raise ValueError(f"size={self.size} must be a number, or a height and a width.")
         height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
         n_values = height * width * (1 if self.color == "gray" else 3)
         self.skipped_ = Skipped()
-        rows = try_each(X, lambda source: self._pixels(source, (width, height)), self.on_error, self.skipped_)
+        rows = try_each(
+            as_sources(X), lambda source: self._pixels(source, (width, height)), self.on_error, self.skipped_
+        )
         missing = np.full(n_values, np.nan, dtype=np.float32)
         features = np.array([missing if row is None else row for row in rows], dtype=np.float32)
         features = features.reshape(len(rows), n_values)

@@ -51,24 +51,42 @@ class Preprocessing:
                 f"size={self.size} and resize={self.resize} must be positive, resize at least size."
             )
 
+        numbers = [self.scale, *self.mean, *self.std]
+        if len(numbers) != 7 or not np.isfinite(numbers).all() or 0 in self.std:
+            raise ValueError(
+                f"scale={self.scale}, mean={self.mean} and std={self.std} must be one, three and three "
+                "finite numbers, std without zeros."
+            )
+
     def __call__(self, image: Any) -> Array:
         """The input of a PIL image in mode RGB: (3, size, size), float32."""
         resample = getattr(pillow().Image.Resampling, self.resample.upper())
         if self.resize is None:
             image = image.resize((self.size, self.size), resample)
         else:
-            # To the pixel as torchvision does it.
+            # As torchvision does it, but only what is kept is made, however long the image is.
             shorter = min(image.size)
-            width, height = (self.resize * side // shorter for side in image.size)
-            image = image.resize((width, height), resample)
-            left, top = round((width - self.size) / 2), round((height - self.size) / 2)
-            image = image.crop((left, top, left + self.size, top + self.size))
+            size = [self.resize * side // shorter for side in image.size]
+            corner = [round((side - self.size) / 2) for side in size]
+            shares = [old / new for old, new in zip(image.size, size, strict=True)]
+            left, top = (start * share for start, share in zip(corner, shares, strict=True))
+            right, bottom = ((start + self.size) * share for start, share in zip(corner, shares, strict=True))
+            box = (left, top, min(right, image.width), min(bottom, image.height))
+            image = image.resize((self.size, self.size), resample, box=box)
         pixels = np.asarray(image, dtype=np.float32)
         if self.channels == "BGR":
             pixels = pixels[:, :, ::-1]
         mean, std = (np.asarray(values, dtype=np.float32) for values in (self.mean, self.std))
         scaled = (pixels * np.float32(self.scale) - mean) / std
         return np.ascontiguousarray(scaled.transpose(2, 0, 1))
+
+    @classmethod
+    def from_json(cls, text: str) -> Preprocessing:
+        """The value of `to_json`."""
+        values = json.loads(text)
+        for name in ("mean", "std"):
+            values[name] = tuple(values[name])
+        return cls(**values)
 
     def to_json(self) -> str:
         """As text, the same for the same value."""

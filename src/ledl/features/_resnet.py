@@ -18,10 +18,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
 from ledl.features._cache import FeatureCache, content_key
-from ledl.features._images import MAX_PIXELS, Skipped, Source, read_image, try_each
+from ledl.features._images import MAX_PIXELS, ImageError, Skipped, Source, as_sources, read_image, try_each
 from ledl.features._networks import Network, find_network
 from ledl.features._preprocessing import Preprocessing
 
+# Stands for an image whose features are known.
+KNOWN = object()
 # Batches that are decoded ahead of the network.
 AHEAD = 2
 
@@ -110,7 +112,15 @@ class ResNetFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
         """Load the model and check that it goes with its preprocessing; there is nothing to learn."""
-        self._network()
+        network, preprocessing = self._network()
+        size = preprocessing.size
+        try:
+            network(np.zeros((2, 3, size, size), dtype=np.float32))
+        except Exception as error:  # ONNX Runtime's own, of several kinds
+            raise ValueError(
+                f"{self.model} does not take two images of {size} x {size} pixels at once: {error}. Give a "
+                "preprocessing of its size, and export it for any number of images."
+            ) from error
         return self
 
     def transform(self, X: Sequence[Source]) -> Array:
@@ -124,6 +134,7 @@ class ResNetFeatures(TransformerMixin, BaseEstimator):
         -------
         features : ndarray of shape (n_images, n_features), float32
         """
+        X = as_sources(X)
         network, preprocessing = self._network()
         cache = self._open_cache(network, preprocessing)
         self.skipped_ = Skipped()
@@ -167,10 +178,10 @@ class ResNetFeatures(TransformerMixin, BaseEstimator):
             sources = [X[i] for i in range(len(X))[batch]]
             keys = ["" if cache is None else _key_of(source) for source in sources]
             known = [None if cache is None or not key else cache.get(key, None) for key in keys]
-            todo = [source if row is None else None for source, row in zip(sources, known, strict=True)]
+            todo = [source if row is None else KNOWN for source, row in zip(sources, known, strict=True)]
             inputs = try_each(
                 todo,
-                lambda source: None if source is None else self._input(source, preprocessing),
+                lambda source: None if source is KNOWN else self._input(source, preprocessing),
                 self.on_error,
                 self.skipped_,
                 batch.start,
@@ -252,5 +263,5 @@ def _key_of(source: Source) -> str:
     """The key of a source, or nothing for one that cannot be read: decoding will say why."""
     try:
         return content_key(source)
-    except OSError:
+    except (OSError, ImageError):
         return ""
