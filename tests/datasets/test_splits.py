@@ -65,7 +65,7 @@ def test_as_a_cv_of_scikit_learn():
     assert "n_per_class=5" in repr(cv)
 
 
-def test_samples_on_both_sides_are_counted_and_reported(rng):
+def test_samples_on_both_sides_are_counted_and_reported(rng, tmp_path):
     X, y = rng.random((20, 3)), np.repeat([0, 1], 10)
     X[1] = X[0]
     X[12:15] = X[11]
@@ -79,6 +79,10 @@ def test_samples_on_both_sides_are_counted_and_reported(rng):
     for kind in (names, [Path(name) for name in names], pd.Series(names), frame, np.array(names, dtype=object)):
         expected = [sum(names[i] in {names[j] for j in train} for i in test) for train, test in splits]
         assert [n_shared_samples(kind, train, test) for train, test in splits] == expected
+    for i in range(20):  # files of different names and the same content
+        (tmp_path / f"{i}.bin").write_bytes(bytes([i % 7]))
+    paths = [tmp_path / f"{i}.bin" for i in range(20)]
+    assert [n_shared_samples(paths, train, test) for train, test in splits] == expected
     assert [n_shared_samples(scipy.sparse.csr_array(X), train, test) for train, test in splits] == brute
     with pytest.warns(UserWarning, match=r"Split \d: \d of 10 test samples are identical"):
         list(FewShotSplit(n_per_class=5).split(X, y))

@@ -169,7 +169,10 @@ def test_bad_images_are_named_or_listed(files, model, tmp_path):
         with pytest.raises(ImageError, match=r"bad.png is not an image"):
             extractor.transform(mixed)
         good = extractor.transform(files)
-        with pytest.warns(UserWarning, match=r"1 of 8 images were left out: .*bad.png"):
+        with pytest.warns(
+            UserWarning,
+            match=r"1 of 8 images could not be read and (were left out|have rows of NaN): .*bad.png",
+        ):
             features = extractor.set_params(on_error="skip").transform(mixed)
         assert np.isnan(features[2]).all()
         assert_array_equal(np.delete(features, 2, axis=0), good)
@@ -201,7 +204,7 @@ def test_images_come_in_any_kind_of_list(images, files, model):
         assert_array_equal(extractor.transform(kind), expected[order])
     assert_array_equal(PixelFeatures().transform(series), PixelFeatures().transform(files)[order])
     for one in (str(files[0]), files[0], images[0][:, :, 0], Image.fromarray(images[0])):
-        with pytest.raises(ValueError, match="X is one image; give a list"):
+        with pytest.raises(ValueError, match="X is one image or path, or a matrix; give a list"):
             extractor.transform(one)
     for bad in (None, 3, b"bytes.png"):
         with pytest.raises(ValueError, match="Image 1 is a"):
@@ -227,7 +230,10 @@ def test_a_cache_sees_palettes_orientation_and_weights(model, tmp_path):
 def test_a_pipe_does_not_wait(files, model, tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache", on_error="skip")
-    with pytest.warns(UserWarning, match=r"1 of 2 images were left out: .*pipe.png is not a file"):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 of 2 images could not be read and (were left out|have rows of NaN): .*pipe.png is not a file",
+    ):
         features = extractor.transform([files[0], tmp_path / "pipe.png"])
     assert np.isnan(features[1]).all()
 
@@ -263,6 +269,15 @@ def test_a_missing_torchvision_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"model='resnet50' needs torchvision.*ONNX file"):
         ResNetFeatures("resnet50").fit()
+
+
+def test_features_have_names(files, model):
+    for extractor in (PixelFeatures(size=4), ResNetFeatures(model[0], preprocessing=SMALL)):
+        frame = extractor.set_output(transform="pandas").fit(files).transform(files)
+        assert frame.columns[0] == f"{type(extractor).__name__.lower()}0"
+        assert frame.shape[1] == len(extractor.get_feature_names_out())
+    with pytest.raises(ValueError, match=r"X is a folder.*load_image_folder"):
+        PixelFeatures().transform(str(files[0].parent))
 
 
 def test_in_pipelines_and_pickles(files, model):

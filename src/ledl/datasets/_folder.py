@@ -12,7 +12,16 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ledl.arrays import Array
-from ledl.features._images import MAX_PIXELS, SUFFIXES, ImageError, Skipped, read_image, shown, try_each
+from ledl.features._images import (
+    MAX_PIXELS,
+    SUFFIXES,
+    ImageError,
+    Skipped,
+    is_file,
+    read_image,
+    shown,
+    try_each,
+)
 
 
 def load_image_folder(
@@ -32,14 +41,16 @@ def load_image_folder(
     path : path
         A folder with a folder of images for each class; or, with `labels`, a folder of images.
     labels : path, default=None
-        A CSV file, UTF-8, with a file name (relative to `path`) and a label a line. A first line with the words
-        ``filename`` and ``label`` says which column is which; without it they are the first two.
+        A CSV file, UTF-8, with a file name (relative to `path`) and a label a line. A first line with the
+        words ``filename`` and ``label`` says which column is which; without it they are the first two. A
+        relative path is looked for here, then in `path`.
     size : int or (height, width), default=None
         Images are brought to this size, their aspect not kept. None: all must have one size already.
     color : {"rgb", "gray"}, default="rgb"
         Three values a pixel, or one.
     decode : bool, default=True
-        Read the images. False: only list them, for `ledl.features.ResNetFeatures`, which reads a few at a time.
+        Read the images. False: only list them, unread, for `ledl.features.ResNetFeatures`, which reads a few
+        at a time.
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
     on_error : {"raise", "skip"}, default="raise"
@@ -71,7 +82,9 @@ def load_image_folder(
             raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
     root = Path(path)
     if not root.is_dir():
-        raise FileNotFoundError(f"There is no folder {shown(root)}.")
+        raise FileNotFoundError(
+            f"There is no folder {shown(root.absolute())}. Give the one that holds the images."
+        )
     files, target, names = _from_table(root, Path(labels)) if labels is not None else _from_folders(root)
     skipped = Skipped()
     if not decode:
@@ -97,7 +110,7 @@ def load_image_folder(
     kept = [i for i, image in enumerate(read) if image is not None]
     _check_left(target, kept, names)
     images = np.stack([read[i] for i in kept])
-    skipped.tell(len(files))
+    skipped.tell(len(files), "were left out")
     return Bunch(
         filenames=[str(files[i]) for i in kept],
         target=target[kept],
@@ -151,12 +164,20 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
     columns = (0, 1)
     if "filename" in first and "label" in first:
         columns, rows = (first.index("filename"), first.index("label")), rows[1:]
+    first_line = 1 + (columns != (0, 1) or first[:2] == ["filename", "label"])
     if not rows or min(len(row) for row in rows) <= max(columns):
-        raise ImageError(f"{shown(table)} needs a file name and a label in every line.")
+        raise ImageError(
+            f"{shown(table)} needs a file name and a label in every line, with a comma between them."
+        )
     by_file: dict[Path, str] = {}
-    for row in rows:
+    for line, row in enumerate(rows, first_line):
         name, label = row[columns[0]].strip(), _checked_name(row[columns[1]].strip(), shown(table))
         image = Path(os.path.normpath(root / name))
+        if _is_inside(image, root) and not is_file(image):
+            raise ImageError(
+                f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name; "
+                "if this is a header, call its columns filename and label."
+            )
         if not _is_inside(image, root):
             raise ImageError(
                 f"{shown(table)}: {name!r} is not in {shown(root)}. Names must stay inside the folder."

@@ -109,7 +109,10 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     found = [Availability("digits", "here", "comes with scikit-learn")]
     for entry in registry().values():
         source = _find(entry, home)
-        if source is not None:
+        if source is not None and source.kind == "images" and not (home / MODEL).is_file():
+            detail = f"images are in {home / source.names[0]}, but features need {home / MODEL}"
+            found.append(Availability(entry.name, "ask", detail))
+        elif source is not None:
             found.append(Availability(entry.name, "here", ", ".join(str(home / file) for file in source.names)))
         elif entry.url:
             detail = f"{entry.url} (its checksum is not known to us; features need {MODEL} in {home})"
@@ -196,6 +199,12 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
         model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
     )
     data = extractor.transform(listing.filenames)
+    if (len(data), len(listing.target_names)) != (entry.samples, entry.classes) and source.pyramid is False:
+        warnings.warn(
+            f"{home / source.names[0]} has {len(data)} images of {len(listing.target_names)} classes, but "
+            f"{entry.name!r} has {entry.samples} of {entry.classes}.",
+            stacklevel=3,
+        )
     return Bunch(
         data=data,
         target=listing.target,

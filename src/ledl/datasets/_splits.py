@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.features._cache import content_key
+from ledl.features._images import is_file
 
 
 def few_shot_splits(
@@ -73,7 +75,8 @@ def few_shot_splits(
 
 
 class FewShotSplit:
-    """The same splits as a scikit-learn ``cv``, for `GridSearchCV`, `cross_val_score` and the like.
+    """The splits of `few_shot_splits` as a scikit-learn ``cv``, for `GridSearchCV`, `cross_val_score` and the
+    like.
 
     Samples that are on both sides of a split, identical feature by feature, are counted, and reported by a
     warning: a test sample that was trained on is no test.
@@ -102,8 +105,9 @@ class FewShotSplit:
     def split(self, X: Array, y: Array, groups: Array = None) -> Iterator[tuple[Array, Array]]:
         """Indices of training and test samples, split by split."""
         splits = few_shot_splits(y, n_per_class=self.n_per_class, seeds=self.seeds)
+        identities = _identities(X)
         for seed, (train, test) in zip(self.seeds, splits, strict=True):
-            shared = n_shared_samples(X, train, test)
+            shared = _n_shared(identities, train, test)
             if shared:
                 warnings.warn(
                     f"Split {seed}: {shared} of {len(test)} test samples are identical to a training sample.",
@@ -126,7 +130,7 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
     Parameters
     ----------
     X : array-like of shape (n_samples, ...)
-        All samples, as rows, or a list of file names, whose names are then compared.
+        All samples, as rows; or a list of files, whose contents are then compared.
     train, test : arrays of int
         Indices of samples.
 
@@ -135,22 +139,30 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
     >>> n_shared_samples([[1, 2], [3, 4], [1, 2]], [0, 1], [2])
     1
     """
+    return _n_shared(_identities(X), train, test)
+
+
+def _n_shared(identities: list[Any], train: Array, test: Array) -> int:
+    known = {identities[i] for i in train} if identities else set()
+    return sum(identities[i] in known for i in test) if identities else 0
+
+
+def _identities(X: Any) -> list[Any]:
+    """For each sample what it has in common with those that are identical to it."""
     if X is None:
-        return 0
+        return []
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     elif hasattr(X, "tocsr"):
         X = X.tocsr()
-    known = {_identity(X[i]) for i in train}
-    return sum(_identity(X[i]) in known for i in test)
+    return [_identity(X[i]) for i in range(X.shape[0] if hasattr(X, "shape") else len(X))]
 
 
 def _identity(sample: Any) -> Any:
-    """What two samples have in common if and only if they are identical."""
     if hasattr(sample, "toarray"):
         sample = sample.toarray()
     if isinstance(sample, str | os.PathLike):
-        return os.fspath(sample)
+        return content_key(sample) if is_file(sample) else os.fspath(sample)
     array = np.ascontiguousarray(sample)
     if array.dtype == object:
         return tuple(array.reshape(-1).tolist())

@@ -156,13 +156,15 @@ def _in_mode(image: Any, mode: str) -> Any:
 class Skipped(list[tuple[int, str, str]]):
     """Number, name and reason of each image that was left out."""
 
-    def tell(self, n: int, stacklevel: int = 3) -> None:
-        """One warning for all."""
+    def tell(self, n: int, what_now: str, stacklevel: int = 3) -> None:
+        """One warning for all: `what_now` becomes of them."""
         if self:
             first = "; ".join(reason for _, _, reason in self[:3])
             more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
             warnings.warn(
-                f"{len(self)} of {n} images were left out: {first}{more}", UserWarning, stacklevel=stacklevel
+                f"{len(self)} of {n} images could not be read and {what_now}: {first}{more}",
+                UserWarning,
+                stacklevel=stacklevel,
             )
 
 
@@ -171,7 +173,15 @@ def as_sources(X: Any) -> list[Source]:
     PIL = pillow()
     one = isinstance(X, str | bytes | os.PathLike | PIL.Image.Image)
     if one or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS" and X.ndim < 3):
-        raise ValueError("X is one image; give a list of them, [X].")
+        if isinstance(X, str | os.PathLike) and Path(X).is_dir():
+            raise ValueError(
+                f"X is a folder, {shown(X)}; give the files in it: ledl.datasets.load_image_folder(X, "
+                "decode=False).filenames."
+            )
+        raise ValueError(
+            "X is one image or path, or a matrix; give a list of paths, of arrays (height, width[, 3]) of "
+            "uint8, or of PIL images."
+        )
     if hasattr(X, "to_numpy"):  # pandas: by position, not by label
         X = X.to_numpy()
     if isinstance(X, np.ndarray) and X.dtype.kind in "OUS":
@@ -195,7 +205,9 @@ def try_each(
             results.append(work(source))
         except ImageError as error:
             if on_error == "raise":
-                raise
+                if isinstance(source, str | os.PathLike):
+                    raise
+                raise ImageError(f"Image {number}: {error}") from error
             name = shown(source) if isinstance(source, str | os.PathLike) else f"image {number}"
             skipped.append((number, name, str(error)))
             results.append(None)

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -14,7 +14,7 @@ from ledl.arrays import Array
 from ledl.features._images import MAX_PIXELS, Skipped, Source, as_sources, pillow, read_image, try_each
 
 
-class PixelFeatures(TransformerMixin, BaseEstimator):
+class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Pixels of images of one size, in a row.
 
     Parameters
@@ -99,7 +99,7 @@ class PixelFeatures(TransformerMixin, BaseEstimator):
         if isinstance(self.size, tuple) and (len(self.size) != 2 or min(self.size) < 1):
             raise ValueError(f"size={self.size} must be a number, or a height and a width.")
         height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
-        n_values = height * width * (1 if self.color == "gray" else 3)
+        n_values = self._n_features_out
         self.skipped_ = Skipped()
         rows = try_each(
             as_sources(X), lambda source: self._pixels(source, (width, height)), self.on_error, self.skipped_
@@ -107,12 +107,17 @@ class PixelFeatures(TransformerMixin, BaseEstimator):
         missing = np.full(n_values, np.nan, dtype=np.float32)
         features = np.array([missing if row is None else row for row in rows], dtype=np.float32)
         features = features.reshape(len(rows), n_values)
-        self.skipped_.tell(len(rows))
+        self.skipped_.tell(len(rows), "have rows of NaN")
         if self.normalize and len(rows):
             good = ~np.isnan(features).any(axis=1)
             if good.any():
                 features[good] = normalize(features[good])
         return features
+
+    @property
+    def _n_features_out(self) -> int:
+        height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
+        return height * width * (1 if self.color == "gray" else 3)
 
     def _pixels(self, source: Source, size: tuple[int, int]) -> Array:
         image = read_image(source, "L" if self.color == "gray" else "RGB", max_pixels=self.max_pixels)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -28,7 +28,7 @@ KNOWN = object()
 AHEAD = 2
 
 
-class ResNetFeatures(TransformerMixin, BaseEstimator):
+class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """The last pooling layer of a ResNet-50: 2,048 values an image, or 12,288 for a pyramid.
 
     Parameters
@@ -115,12 +115,13 @@ class ResNetFeatures(TransformerMixin, BaseEstimator):
         network, preprocessing = self._network()
         size = preprocessing.size
         try:
-            network(np.zeros((2, 3, size, size), dtype=np.float32))
+            features = network(np.zeros((2, 3, size, size), dtype=np.float32))
         except Exception as error:  # ONNX Runtime's own, of several kinds
             raise ValueError(
                 f"{self.model} does not take two images of {size} x {size} pixels at once: {error}. Give a "
                 "preprocessing of its size, and export it for any number of images."
             ) from error
+        self._n_features_out = features.shape[1] * (6 if self.pyramid else 1)
         return self
 
     def transform(self, X: Sequence[Source]) -> Array:
@@ -147,7 +148,7 @@ class ResNetFeatures(TransformerMixin, BaseEstimator):
                     if features is None:
                         features = np.full((len(X), len(row)), np.nan, dtype=np.float32)
                     features[i] = row
-        self.skipped_.tell(len(X))
+        self.skipped_.tell(len(X), "have rows of NaN")
         return np.full((len(X), 0), np.nan, dtype=np.float32) if features is None else features
 
     def _rows(
