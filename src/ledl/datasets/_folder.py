@@ -7,6 +7,7 @@ import os
 import unicodedata
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -68,18 +69,7 @@ def load_image_folder(
     ImageError
         For an image that cannot be read, and for a folder that is not laid out like this.
     """
-    if color not in ("rgb", "gray") or on_error not in ("raise", "skip"):
-        raise ValueError(
-            f"color={color!r} must be 'rgb' or 'gray', and on_error={on_error!r} 'raise' or 'skip'."
-        )
-    if size is not None:
-        size = (size, size) if isinstance(size, Integral) else size
-        if (
-            not isinstance(size, tuple)
-            or len(size) != 2
-            or not all(isinstance(x, Integral) and x > 0 for x in size)
-        ):
-            raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
+    size = _checked_options(color, on_error, size)
     root = Path(path)
     if not root.is_dir():
         raise FileNotFoundError(
@@ -90,19 +80,17 @@ def load_image_folder(
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
 
-    shapes: dict[str, tuple[tuple[int, ...], Path]] = {}
+    first: list[tuple[Path, tuple[int, ...]]] = []
 
     def decoded(file: Path) -> Array:
         image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
-        if size is not None:
-            height, width = size
-            image = image.resize((width, height))
-        pixels = np.asarray(image)
-        first = shapes.setdefault("first", (pixels.shape, file))
-        if pixels.shape != first[0]:  # told at once: those that follow need not be read
+        pixels = np.asarray(image if size is None else image.resize((size[1], size[0])))
+        first.append((file, pixels.shape))
+        if pixels.shape != first[0][1]:  # told at once: those that follow need not be read
+            (one, its_size), (other, other_size) = first[0], first[-1]
             raise ValueError(
-                f"Images have different sizes: {shown(first[1])} {first[0]}, {shown(file)} {pixels.shape}. "
-                "Give size=(height, width)."
+                f"Images have different sizes: {shown(one)} {its_size}, {shown(other)} {other_size}. Give "
+                "size=(height, width)."
             )
         return pixels
 
@@ -119,6 +107,23 @@ def load_image_folder(
         data=images.reshape(len(images), -1).astype(np.float32),
         skipped=skipped,
     )
+
+
+def _checked_options(color: str, on_error: str, size: Any) -> tuple[int, int] | None:
+    """The size as height and width."""
+    for name, value, known in (("color", color, ("rgb", "gray")), ("on_error", on_error, ("raise", "skip"))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
+    if size is None:
+        return None
+    pair = (size, size) if isinstance(size, Integral) else size
+    if (
+        not isinstance(pair, tuple)
+        or len(pair) != 2
+        or not all(isinstance(x, Integral) and int(x) > 0 for x in pair)
+    ):
+        raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
+    return int(pair[0]), int(pair[1])
 
 
 def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
