@@ -69,8 +69,7 @@ def _unpack(archive: Path, folder: Path, max_bytes: int) -> None:
                 _unpack_zip(file, limit)
         else:
             with _tar_stream(archive, max_bytes) as stream:
-                stream_: Any = stream  # all that a stream needs is `read`
-                with tarfile.open(fileobj=stream_, mode="r|") as file:
+                with tarfile.open(fileobj=stream, mode="r|") as file:
                     _unpack_tar(file, limit)
                 while stream.read(2**20):  # to the end, where the checksum is
                     pass
@@ -148,7 +147,8 @@ class _Bounded:
 
 
 @contextmanager
-def _tar_stream(archive: Path, max_bytes: int) -> Iterator[_Bounded]:
+def _tar_stream(archive: Path, max_bytes: int) -> Iterator[Any]:
+    """What tarfile reads from; all that it needs is `read`."""
     with archive.open("rb") as file:
         start = file.read(6)
     opener = next((o for magic, o in DECOMPRESSORS.items() if start.startswith(magic)), None)

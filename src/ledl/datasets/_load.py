@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._folder import load_image_folder
 from ledl.datasets._registry import Entry, SourceFiles, registry
 from ledl.features import Preprocessing, ResNetFeatures
+from ledl.features._cache import content_key
 
 # The model that turns images of a dataset into features, in the folder of the data.
 MODEL = "resnet50_pool5.onnx"
@@ -166,7 +166,7 @@ def _provenance(paths: list[Path], source: SourceFiles) -> str:
     """Which files were read, and whether they are those that we know."""
     lines = []
     for path, known in zip(paths, source.sha256 or [""] * len(paths), strict=True):
-        digest = sha256(path)
+        digest = content_key(path)
         judged = (
             "as known" if digest == known else "not the one we know" if known else "none known to compare with"
         )
@@ -199,7 +199,7 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
         model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
     )
     data = extractor.transform(listing.filenames)
-    if (len(data), len(listing.target_names)) != (entry.samples, entry.classes) and source.pyramid is False:
+    if (len(data), len(listing.target_names)) != (entry.samples, entry.classes) and not source.pyramid:
         warnings.warn(
             f"{home / source.names[0]} has {len(data)} images of {len(listing.target_names)} classes, but "
             f"{entry.name!r} has {entry.samples} of {entry.classes}.",
@@ -245,7 +245,8 @@ def _download(entry: Entry, home: Path) -> None:
         raise FileNotFoundError(f"{_where_to_get(entry, home)} (Download: {error})") from error
     if not known:
         warnings.warn(
-            f"{archive} was downloaded, but its checksum is not known to us; compare sha256 {sha256(archive)}.",
+            f"{archive} was downloaded, but its checksum is not known to us; compare sha256 "
+            f"{content_key(archive)}.",
             stacklevel=3,
         )
     try:
@@ -253,12 +254,6 @@ def _download(entry: Entry, home: Path) -> None:
     except ArchiveError:
         archive.unlink()  # or it would be taken for good the next time
         raise
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch_openml(entry: Entry, home: Path) -> Any:

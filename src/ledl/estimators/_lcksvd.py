@@ -117,8 +117,8 @@ class DKSVDClassifier(LabelKSVD):
 
     .. math::
 
-        \min \|X - S B\|^2 + \lambda \|H - S W\|^2 \quad \text{each row of } S \text{ with at most } T \text{
-        non-zeros}
+        \min \|X - S B\|^2 + \lambda \|H - S W\|^2
+        \quad \text{each row of } S \text{ with at most } T \text{ non-zeros}
 
     A new sample has the codes s of orthogonal matching pursuit over B and the label :math:`\arg\max s W`.
 

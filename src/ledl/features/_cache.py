@@ -30,15 +30,14 @@ class FeatureCache:
             write_atomically(self._folder / "recipe.json", lambda file: file.write(recipe.encode()))
         self._writable = True
 
-    def get(self, key: str, n_values: int | None) -> Array | None:
+    def get(self, key: str) -> Array | None:
         """The features of that key, if they are there and whole."""
         try:
             with self._path(key).open("rb") as file:
                 features = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError):
             return None
-        whole = features.ndim == 1 and features.dtype == np.float32 and n_values in (None, len(features))
-        return features if whole else None
+        return features if features.ndim == 1 and features.dtype == np.float32 else None
 
     def put(self, key: str, features: Array) -> None:
         path = self._path(key)

@@ -178,7 +178,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         def prepare(batch: slice) -> tuple[slice, list[str], list[Array], list[Array]]:
             sources = [X[i] for i in range(len(X))[batch]]
             keys = ["" if cache is None else _key_of(source) for source in sources]
-            known = [None if cache is None or not key else cache.get(key, None) for key in keys]
+            known = [None if cache is None or not key else cache.get(key) for key in keys]
             todo = [source if row is None else KNOWN for source, row in zip(sources, known, strict=True)]
             inputs = try_each(
                 todo,
@@ -209,10 +209,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._validate_params()
         loaded = getattr(self, "_loaded", None)
         if loaded is None or loaded[0] != str(self.model):
-            self._loaded = (
-                str(self.model),
-                find_network(str(self.model)),
-            )
+            self._loaded = str(self.model), find_network(str(self.model))
         network: Network = self._loaded[1]
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
