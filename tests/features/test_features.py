@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
 from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures, _cache
-from ledl.features._cache import write_atomically
+from ledl.files import write_atomically
 from ledl.features._resnet import pyramid_parts
 from models import write_model
 

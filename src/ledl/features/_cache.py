@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
 from ledl.arrays import Array
 from ledl.features._images import ImageError, Source, is_file, read_image, shown
+from ledl.files import write_atomically
 
 
 class FeatureCache:
@@ -62,18 +60,3 @@ def content_key(source: Source) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     image = read_image(source, "RGB")  # what the network will see, palette and orientation included
     return hashlib.sha256(f"RGB {image.size}".encode() + image.tobytes()).hexdigest()
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """A file that is either as it was or complete, whatever happens on the way."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)  # a cache may be shared
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,149 @@
+"""One cell of the table: a method on one split of one dataset, from the choice of its settings to its score."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.utils import Bunch
+from threadpoolctl import threadpool_limits
+
+import ledl
+from ledl.arrays import Array
+from ledl.datasets import few_shot_splits, load, n_shared_samples
+from ledl.experiments._methods import METHODS, Settings
+
+# Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
+# in all, which is as many as the choice needs. It bounds the cost where classes are many.
+N_FOLDS = 5
+HELD_OUT_SAMPLES = 200
+
+# Labels at a looser duality gap are compared with those at the default on so many test samples.
+COMPARED_SAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is run. `settings` fixes them; without, `select` says how they are found: "cv" or "defaults"."""
+
+    dataset: str
+    method: str
+    seed: int
+    select: str = "cv"
+    n_per_class: int = 5
+    settings: tuple[tuple[str, Any], ...] | None = None
+
+    @property
+    def known_settings(self) -> Settings | None:
+        """None where they are to be chosen."""
+        method = METHODS[self.method]
+        if self.settings is not None:
+            return dict(self.settings)
+        if method.fixed is not None:
+            return method.fixed[self.dataset]
+        return {} if self.select == "defaults" else None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides the result."""
+        method = METHODS[self.method]
+        settings = self.known_settings
+        choice = {"grid": method.grid, "folds": N_FOLDS, "held_out": HELD_OUT_SAMPLES}
+        return {
+            "ledl": ledl.__version__,
+            "dataset": self.dataset,
+            "data": dataset_digest(self.dataset),
+            "method": self.method,
+            "parameters": method.make(seed=self.seed).get_params(),
+            "settings": settings if settings is not None else choice,
+            "n_per_class": self.n_per_class,
+            "seed": self.seed,
+        }
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """Choose settings on the training samples, fit, and predict all others; one BLAS thread throughout."""
+    dataset = load_dataset(cell.dataset)
+    X, y = dataset.data, dataset.target
+    train, test = next(few_shot_splits(y, n_per_class=cell.n_per_class, seeds=[cell.seed]))
+    with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        settings, choice = _settings(cell, X[train], y[train])
+        caught.clear()  # settings that were not chosen need not have converged
+        model = METHODS[cell.method].make(settings, cell.seed)
+        started = time.perf_counter()
+        model.fit(X[train], y[train])
+        fitted = time.perf_counter()
+        predicted = model.predict(X[test])
+        ended = time.perf_counter()
+        agreement = _agreement(model, settings, X[test], predicted)
+    return {
+        "accuracy": float(np.mean(predicted == y[test])),
+        "n_test": len(test),
+        "n_shared": n_shared_samples(X, train, test),
+        "settings": dict(settings),
+        **choice,
+        **agreement,
+        "fit_seconds": fitted - started,
+        "predict_seconds": ended - fitted,
+        "train_accuracy": float(np.mean(model.predict(X[train]) == y[train])),
+        "warnings": sorted({warning.category.__name__ for warning in caught}),
+        "predicted": predicted.tolist(),
+    }
+
+
+def _settings(cell: Cell, X: Array, y: Array) -> tuple[Settings, dict[str, Any]]:
+    """The settings, and what is to be told of their choice."""
+    known = cell.known_settings
+    if known is not None:
+        return known, {}
+    method = METHODS[cell.method]
+    started = time.perf_counter()
+    search = GridSearchCV(method.make(seed=cell.seed), dict(method.grid), cv=_folds(cell, X, y), refit=False)
+    search.fit(X, y)
+    return search.best_params_, {
+        "select_seconds": time.perf_counter() - started,
+        "cv_accuracy": float(search.best_score_),
+    }
+
+
+def _folds(cell: Cell, X: Array, y: Array) -> list[tuple[Array, Array]]:
+    n_splits = min(N_FOLDS, cell.n_per_class)
+    n_used = min(n_splits, math.ceil(HELD_OUT_SAMPLES * n_splits / len(y)))
+    folds = StratifiedKFold(n_splits, shuffle=True, random_state=cell.seed)
+    return list(islice(folds.split(X, y), n_used))
+
+
+def _agreement(model: Any, settings: Settings, X: Array, predicted: Array) -> Mapping[str, float]:
+    """Where codes have another gap than the default's: the share of labels that the default's gives too."""
+    if "transform_tol" not in settings:
+        return {}
+    few = np.unique(np.linspace(0, len(X) - 1, COMPARED_SAMPLES).astype(int))
+    default = type(model)().transform_tol
+    labels = model.set_params(transform_tol=default).predict(X[few])
+    model.set_params(transform_tol=settings["transform_tol"])
+    return {"agreement": float(np.mean(labels == predicted[few]))}
+
+
+@cache
+def load_dataset(name: str) -> Bunch:
+    """Read once in every process."""
+    return load(name)
+
+
+@cache
+def dataset_digest(name: str) -> str:
+    """Of samples and labels as they are used."""
+    dataset = load_dataset(name)
+    digest = hashlib.sha256(np.ascontiguousarray(dataset.data))
+    digest.update(np.ascontiguousarray(dataset.target))
+    return digest.hexdigest()

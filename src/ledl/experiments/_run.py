@@ -1,0 +1,111 @@
+"""From a plan to its cells, and through them: in parallel, each kept as soon as it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from joblib import Parallel, delayed
+
+from ledl.experiments._cells import Cell, run_cell
+from ledl.experiments._methods import METHODS
+from ledl.experiments._store import Store
+
+
+class Done(NamedTuple):
+    """A cell that has ended: with a result, or with an error."""
+
+    cell: Cell
+    result: dict[str, Any] | None
+    error: str = ""
+    seconds: float = 0.0
+    was_known: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared."""
+
+    datasets: tuple[str, ...] = ("digits",)
+    methods: tuple[str, ...] = tuple(METHODS)
+    select: str = "cv"
+    n_per_class: int = 5
+    n_splits: int = 8
+
+    def cells(self) -> list[Cell]:
+        """Split by split, so that after the first one knows what the others cost."""
+        return [
+            Cell(dataset, method, seed, self.select, self.n_per_class)
+            for seed in range(self.n_splits)
+            for dataset in self.datasets
+            for method in self.methods
+            if METHODS[method].covers(dataset)
+        ]
+
+
+def run_cells(cells: Sequence[Cell], store: Store, n_jobs: int = 1) -> Iterator[Done]:
+    """Every cell, those that the store knows first; the others as they end, in no order.
+
+    A worker writes a cell to the store before it takes the next one. What fails is reported and does not stop
+    the others.
+    """
+    missing = []
+    for cell in cells:
+        known = store.get(cell.identity)
+        if known is None:
+            missing.append(cell)
+        else:
+            yield Done(cell, known, was_known=True)
+    work = (delayed(_run_and_keep)(cell, store) for cell in missing)
+    yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
+
+
+def _run_and_keep(cell: Cell, store: Store) -> Done:
+    started = time.perf_counter()
+    known = store.get(cell.identity)  # another run on the same store may have been faster
+    if known is not None:
+        return Done(cell, known, was_known=True)
+    try:
+        result = run_cell(cell)
+    except Exception as error:  # of one method on one dataset; the table can do without
+        return Done(cell, None, error=f"{type(error).__name__}: {error}")
+    seconds = time.perf_counter() - started
+    result["seconds"] = seconds
+    store.put(cell.identity, result)
+    return Done(cell, result, seconds=seconds)
+
+
+class Progress:
+    """How far the cells are: counts, which are running, and an estimate of the time left."""
+
+    def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
+        self._waiting = list(cells)
+        self._n_jobs = n_jobs
+        self._seconds: dict[tuple[str, str], float] = {}
+        self.n_cells, self.n_done, self.n_known = len(self._waiting), 0, 0
+
+    def update(self, done: Done) -> None:
+        self._waiting.remove(done.cell)
+        self.n_done += 1
+        self.n_known += done.was_known
+        seconds = done.seconds or (done.result or {}).get("seconds", 0.0)
+        self._seconds[done.cell.dataset, done.cell.method] = seconds
+
+    @property
+    def running(self) -> list[Cell]:
+        """Cells are taken in order, so those that are running are the first that have not ended."""
+        return self._waiting[: self._n_jobs]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """A cell is taken to last as long as the same method on the same dataset did, or else the mean."""
+        if not self._seconds:
+            return None
+        mean = sum(self._seconds.values()) / len(self._seconds)
+        cost = sum(self._seconds.get((cell.dataset, cell.method), mean) for cell in self._waiting)
+        return cost / self._n_jobs
+
+
+

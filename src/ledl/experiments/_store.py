@@ -1,0 +1,118 @@
+"""Finished cells on disk: one small JSON file each, complete or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ledl.files import write_atomically
+
+PACKAGES = ("ledl", "numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
+# A temporary file that old belongs to nobody: its writer was killed.
+ABANDONED_AFTER = 24 * 3600.0
+
+
+class Store:
+    """A folder of finished cells.
+
+    A cell is known by `identity`, a mapping of all that decides its result; whatever changes the result must
+    change it. Any number of processes may read and write: a file appears under its name only when it is
+    complete, and two that compute the same cell write the same result.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What is known of that cell, or None; a file that is not what we wrote counts as none."""
+        try:
+            entry = json.loads(self._path(identity).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entry, dict) or entry.get("identity") != _plain(identity):
+            return None
+        result = entry.get("result")
+        return result if isinstance(result, dict) else None
+
+    def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        path = self._path(identity)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"identity": _plain(identity), "result": result})
+        write_atomically(path, lambda file: file.write(text.encode()))
+
+    def write_run_record(self, options: Mapping[str, Any]) -> Path:
+        """Who ran what, when and where: a file of its own for every start."""
+        started = datetime.now(UTC)
+        path = self.folder / "runs" / f"{started:%Y%m%dT%H%M%S.%f}-{os.getpid()}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"started": started.isoformat(timespec="seconds"), "options": options, **environment()}
+        write_atomically(path, lambda file: file.write(json.dumps(record, indent=2).encode()))
+        return path
+
+    def sweep(self) -> None:
+        """Remove what killed writers left behind, long ago."""
+        for path in self.folder.glob("**/.*.json.*"):
+            try:
+                if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
+                    path.unlink()
+            except OSError:  # somebody else was faster
+                continue
+
+    def _path(self, identity: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(_plain(identity), sort_keys=True).encode()).hexdigest()
+        kind = "-".join(str(identity[name]) for name in ("dataset", "method"))
+        return self.folder / "cells" / kind / f"{digest[:32]}.json"
+
+
+def environment() -> dict[str, Any]:
+    """Versions, commit and machine."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "commit": _commit(),
+        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+    }
+
+
+def _plain(identity: Mapping[str, Any]) -> Any:
+    """As JSON gives it back: tuples are lists, and what JSON does not know is its description."""
+    return json.loads(json.dumps(identity, default=repr))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """Of the source tree that runs, "+" for changes that are not committed; "" where there is none."""
+    here = Path(__file__).parent
+    try:
+        head = _git(here, "rev-parse", "HEAD")
+        return head + ("+" if _git(here, "status", "--porcelain", "--", str(here.parent)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration, IndexError):
+        return platform.processor() or platform.machine()
