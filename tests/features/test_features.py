@@ -19,8 +19,8 @@ from sklearn.pipeline import make_pipeline
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
 from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures, _cache
-from ledl.files import write_atomically
 from ledl.features._resnet import pyramid_parts
+from ledl.files import write_atomically
 from models import write_model
 
 SMALL = Preprocessing(size=8, channels="BGR", scale=1.0, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0))

@@ -144,6 +144,6 @@ def load_dataset(name: str) -> Bunch:
 def dataset_digest(name: str) -> str:
     """Of samples and labels as they are used."""
     dataset = load_dataset(name)
-    digest = hashlib.sha256(np.ascontiguousarray(dataset.data))
-    digest.update(np.ascontiguousarray(dataset.target))
+    digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
+    digest.update(np.ascontiguousarray(dataset.target).data)
     return digest.hexdigest()

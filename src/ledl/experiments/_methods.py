@@ -75,12 +75,10 @@ def _classic(path: str, *before: tuple[str, Settings], **params: Any) -> list[tu
     return [("sklearn.preprocessing:Normalizer", {}), *before, (f"sklearn.{path}", params)]
 
 
-_KSVD_GRID = {"n_nonzero_coefs": [5, 10, 20, 40], "label_weight": _powers(-9, -6, -3)}
+_KSVD_GRID: dict[str, list[Any]] = {"n_nonzero_coefs": [5, 10, 20, 40], "label_weight": _powers(-9, -6, -3)}
 
 _ALL = [
-    Method(
-        "src", "SRC", _ours("SRCClassifier"), {"alpha": _powers(*range(-1, -13, -1))}, column="SRC"
-    ),
+    Method("src", "SRC", _ours("SRCClassifier"), {"alpha": _powers(*range(-1, -13, -1))}, column="SRC"),
     Method("crc", "CRC", _ours("CRCClassifier"), {"alpha": _powers(*range(1, -11, -1))}, column="CRC"),
     Method(
         "crc-regularized",
@@ -100,9 +98,7 @@ _ALL = [
         {"alpha": _powers(-4, -5, -6, -7, -8, -10), "label_weight": _powers(-3, 2)},
         column="LEDL",
     ),
-    Method(
-        "ledl-paper", "LEDL, paper's weights", _ours("LEDLClassifier"), column="LEDL", fixed=PAPER_WEIGHTS
-    ),
+    Method("ledl-paper", "LEDL, paper's weights", _ours("LEDLClassifier"), column="LEDL", fixed=PAPER_WEIGHTS),
     Method(
         "logistic",
         "logistic regression",

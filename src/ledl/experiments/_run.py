@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,18 @@ from joblib import Parallel, delayed
 from ledl.experiments._cells import Cell, run_cell
 from ledl.experiments._methods import METHODS
 from ledl.experiments._store import Store
+
+# Figures over weights and over the number of samples: on those datasets whose convergence the paper shows,
+# and on digits; fewer splits than the table has.
+STUDIED = ("digits", "yaleb", "ucmerced", "caltech101_pyramid", "usps")
+STUDY_SPLITS = 3
+WEIGHT_VALUES = {
+    "label_weight": [2.0**e for e in (-9, -6, -3, 0, 2, 4)],
+    "code_weight": [2.0**e for e in (-17, -14, -11, -8, -5)],
+    "alpha": [2.0**e for e in (-10, -8, -7, -6, -5, -4, -3)],
+}
+SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
+SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 
 
 class Done(NamedTuple):
@@ -43,6 +55,36 @@ class Plan:
             for method in self.methods
             if METHODS[method].covers(dataset)
         ]
+
+    @property
+    def studied(self) -> list[str]:
+        """The datasets whose figures need more than the table's cells."""
+        return [dataset for dataset in self.datasets if dataset in STUDIED]
+
+    def weight_cells(self, dataset: str, weight: str) -> list[list[Cell]]:
+        """LEDL over one of its weights, the others at their defaults: for each value the splits."""
+        return [
+            [
+                Cell(dataset, "ledl", seed, "defaults", self.n_per_class, ((weight, value),))
+                for seed in range(min(self.n_splits, STUDY_SPLITS))
+            ]
+            for value in WEIGHT_VALUES[weight]
+        ]
+
+    def sample_cells(self, dataset: str, method: str) -> list[list[Cell]]:
+        """A method at its defaults over the number of training samples: for each the splits."""
+        return [
+            [Cell(dataset, method, seed, "defaults", n) for seed in range(min(self.n_splits, STUDY_SPLITS))]
+            for n in SAMPLES_PER_CLASS
+        ]
+
+    def study_cells(self) -> list[Cell]:
+        """All of these."""
+        groups = [
+            self.weight_cells(d, w) for d in self.studied for w in WEIGHT_VALUES if "ledl" in self.methods
+        ]
+        groups += [self.sample_cells(d, m) for d in self.studied for m in SAMPLED if m in self.methods]
+        return list(dict.fromkeys(cell for group in groups for cells in group for cell in cells))
 
 
 def run_cells(cells: Sequence[Cell], store: Store, n_jobs: int = 1) -> Iterator[Done]:
@@ -106,6 +148,3 @@ class Progress:
         mean = sum(self._seconds.values()) / len(self._seconds)
         cost = sum(self._seconds.get((cell.dataset, cell.method), mean) for cell in self._waiting)
         return cost / self._n_jobs
-
-
-

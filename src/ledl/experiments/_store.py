@@ -44,6 +44,9 @@ class Store:
         return result if isinstance(result, dict) else None
 
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Keep a result, unless another process was faster."""
+        if self.get(identity) is not None:
+            return
         path = self._path(identity)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"identity": _plain(identity), "result": result})

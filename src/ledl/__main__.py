@@ -1,0 +1,20 @@
+"""The command ``ledl``, and ``python -m ledl``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, or say what it needs."""
+    try:
+        from ledl.cli import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "click"):
+            raise
+        sys.exit(f"The command line needs {error.name}: pip install 'ledl[cli]'.")
+    app(prog_name="ledl")
+
+
+if __name__ == "__main__":
+    main()

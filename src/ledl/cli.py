@@ -1,0 +1,228 @@
+"""The command line. What computes is imported by the commands that need it, so that help comes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+import ledl
+from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
+
+if TYPE_CHECKING:
+    from ledl.experiments import Outcome, Plan, Progress
+
+INTERRUPTED = 130  # the shell's exit status for Ctrl-C
+LINE_EVERY = 30.0  # seconds, where there is no terminal for a bar
+
+app = typer.Typer(
+    help="Classify images from a handful of labelled examples, with supervised dictionary learning.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+class Select(StrEnum):
+    """How the settings of a method are found."""
+
+    cv = "cv"
+    defaults = "defaults"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ledl {ledl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of all commands."""
+
+
+EXAMPLES = """
+[b]Examples[/b]
+
+ledl reproduce  [dim]digits, about a minute[/dim]
+
+ledl reproduce yaleb pie --select defaults  [dim]both face sets[/dim]
+
+ledl reproduce paper --out results  [dim]the paper's table 1, about an hour and a half on two cores[/dim]
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def reproduce(
+    datasets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DATASET",
+            help=f"[b]paper[/b] for the rows of the paper's table 1, or any of {', '.join(DATASET_TITLES)}. "
+            "Without: digits, which come with scikit-learn.",
+            show_default=False,
+        ),
+    ] = None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME,...", help=f"[b]all[/b], or any of {', '.join(METHODS)}.", show_default=True
+        ),
+    ] = "all",
+    select: Annotated[
+        Select,
+        typer.Option(
+            help="[b]cv[/b]: every method's settings are chosen by cross-validation in the training samples, "
+            "the same budget for all. [b]defaults[/b]: the defaults of the estimators."
+        ),
+    ] = Select.cv,
+    n_per_class: Annotated[int, typer.Option(min=1, help="Training samples of each class.")] = 5,
+    splits: Annotated[int, typer.Option(min=1, help="Random splits, seeds 0, 1, ...")] = 8,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Processes; 0: one for each core. The results do not depend on it.")
+    ] = 0,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for results, figures and report.")] = Path(
+        "ledl-results"
+    ),
+    figures: Annotated[bool, typer.Option(help="Draw figures, and compute what only they need.")] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON, for machines, in place of tables.")
+    ] = False,
+) -> None:
+    """Compare LEDL with its rivals: the paper's table and figures, and a report.
+
+    Finished cells are kept in the folder: after Ctrl-C, or a kill, the same command goes on where it was.
+    """
+    from ledl.experiments import Plan
+
+    console = Console(stderr=True)
+    chosen = tuple(METHODS) if methods == "all" else tuple(name.strip() for name in methods.split(","))
+    plan = Plan(_expand(datasets or ["digits"]), chosen, select.value, n_per_class, splits)
+    outcome = _reproduce(plan, out, jobs or os.cpu_count() or 1, figures, console)
+    if as_json:
+        typer.echo(json.dumps(_as_json(outcome)))
+    else:
+        _show(outcome, out)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def _expand(datasets: list[str]) -> tuple[str, ...]:
+    """The datasets by name; *paper* stands for several."""
+    names = [name for given in datasets for name in (PAPER_DATASETS if given == "paper" else [given])]
+    return tuple(dict.fromkeys(names))
+
+
+def _reproduce(plan: Plan, out: Path, jobs: int, figures: bool, console: Console) -> Outcome:
+    import importlib.util
+
+    from ledl.experiments import reproduce
+
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        console.print("[red]Figures need matplotlib: pip install 'ledl\\[plots]'; or use --no-figures.[/red]")
+        raise typer.Exit(2)
+    try:
+        with _progress(console) as (watch, tell):
+            return reproduce(plan, out, n_jobs=jobs, figures=figures, watch=watch, tell=tell)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+    except (ValueError, FileNotFoundError, ImportError, PermissionError) as error:
+        console.print(f"[red]{type(error).__name__}[/red]:", str(error), markup=True, highlight=False)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Callable[[str], None]]]:
+    """Two functions that show how far it is: in a bar, or in a line now and then."""
+    if not console.is_terminal:
+        yield _lines(console), lambda text: None
+        return
+    columns = [
+        TextColumn("{task.fields[left]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("[dim]{task.description}"),
+    ]  # fmt: skip
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, left="")
+
+        def watch(progress: Progress) -> None:
+            running = ", ".join(f"{cell.method} on {cell.dataset}" for cell in progress.running)
+            bar.update(
+                task,
+                total=progress.n_cells,
+                completed=progress.n_done,
+                description=running,
+                left=_left(progress),
+            )
+
+        yield watch, lambda text: bar.update(task, description=text, left="")
+
+
+def _lines(console: Console) -> Callable[[Progress], None]:
+    told = [time.monotonic()]
+
+    def watch(progress: Progress) -> None:
+        if time.monotonic() - told[0] > LINE_EVERY:
+            told[0] = time.monotonic()
+            console.print(f"{progress.n_done} of {progress.n_cells} cells; {_left(progress)}", highlight=False)
+
+    return watch
+
+
+def _left(progress: Progress) -> str:
+    seconds = progress.seconds_left
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    return f"about {minutes} min left" if minutes >= 2 else f"about {max(round(seconds), 1)} s left"
+
+
+def _show(outcome: Outcome, out: Path) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # told without colour
+    for table in outcome.tables:
+        if table.name == "settings":  # too wide for a terminal; it is in the files
+            continue
+        shown = Table(title=table.title, title_justify="left")
+        for i, name in enumerate(table.header):
+            shown.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*(Text(marks[entry.mark][0] + entry.text, marks[entry.mark][1]) for entry in row))
+        console.print(shown)
+        console.print(table.note, style="dim", highlight=False)
+    for text in outcome.remarks:
+        console.print(f"Remark: {text}", highlight=False, markup=False)
+    for text in outcome.failures:
+        console.print(f"Failed: {text}", style="red", highlight=False, markup=False)
+    if outcome.report:
+        console.print(f"\nReport:  {outcome.report.resolve()}", highlight=False, soft_wrap=True)
+        console.print(f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)", highlight=False, soft_wrap=True)
+    if outcome.pictures:
+        console.print(f"Figures: {out.resolve() / 'figures'}", highlight=False, soft_wrap=True)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "rows": [row._asdict() for row in outcome.rows],
+        "remarks": outcome.remarks,
+        "failures": outcome.failures,
+        "report": str(outcome.report.resolve()) if outcome.report else None,
+        "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
+    }

@@ -1,0 +1,179 @@
+"""A run as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import ledl
+from ledl.experiments._cells import HELD_OUT_SAMPLES, N_FOLDS, dataset_digest, load_dataset
+from ledl.experiments._figures import Picture
+from ledl.experiments._methods import DATASET_TITLES, METHODS
+from ledl.experiments._run import Plan
+from ledl.experiments._tables import BEST, WITHIN_NOISE, Entry, Results, Table, describe
+
+PROTOCOL = (
+    "Seed s draws split s: of each class {n_per_class} random samples are trained on, all others are test "
+    "samples. Samples are scaled to Euclidean norm 1. {selection} Test samples choose nothing."
+)
+SELECTIONS = {
+    "cv": f"Every method chooses among at most 12 settings by cross-validation in the training samples: "
+    f"{N_FOLDS} stratified folds, or as many of them as leave out {HELD_OUT_SAMPLES} samples in all; of "
+    "settings that are equally good it takes the first, and the grids begin with the strongest regularisation.",
+    "defaults": "Every method has the defaults of its estimator.",
+}
+
+
+def write_page(
+    plan: Plan,
+    results: Results,
+    tables: Sequence[Table],
+    pictures: Sequence[Picture],
+    failures: Sequence[str],
+    records: Sequence[Mapping[str, Any]],
+    command: str,
+) -> str:
+    """The page's text."""
+    titles = ", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets)
+    sections = [_table(table, plan) for table in tables]
+    sections += [_remarks(plan, results, failures)]
+    sections += [_figures(pictures)] if pictures else []
+    sections += [_how(plan, records, command)]
+    links = [(table.name, table.title) for table in tables] + [("remarks", "Remarks")]
+    links += ([("figures", "Figures")] if pictures else []) + [("how", "What was run")]
+    menu = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in links)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>ledl reproduce: {escape(titles)}</title>\n<style>\n{_resource('report.css')}</style>\n"
+        f"</head>\n<body>\n<header><h1>Few-shot classification on {escape(titles)}</h1>\n"
+        f"<p>{escape(_lead(plan, tables[0]))}</p><nav>{menu}</nav></header>\n<main>\n"
+        + "\n".join(sections)
+        + f"\n</main>\n<footer>Made by ledl {ledl.__version__}.</footer>\n"
+        f"<script>\n{_resource('report.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _resource(name: str) -> str:
+    return (files("ledl.experiments") / name).read_text("utf-8")
+
+
+def _lead(plan: Plan, accuracy: Table) -> str:
+    """The result in a sentence, dataset by dataset."""
+    parts = []
+    for column, dataset in enumerate(plan.datasets, start=1):
+        marked = {mark: [row[0].text for row in accuracy.rows if row[column].mark == mark] for mark in
+                  (BEST, WITHIN_NOISE)}  # fmt: skip
+        if marked[BEST]:
+            level = f", level with {len(marked[WITHIN_NOISE])} others" if marked[WITHIN_NOISE] else ""
+            parts.append(f"{DATASET_TITLES[dataset]}: {marked[BEST][0]}{level}")
+    return f"Highest mean accuracy. {'; '.join(parts)}."
+
+
+def _table(table: Table, plan: Plan) -> str:
+    sortable = table.name != "settings"
+    head = "".join(
+        f'<th scope="col">{f"<button>{escape(name)}</button>" if sortable else escape(name)}</th>'
+        for name in table.header
+    )
+    body = "\n".join(f"<tr>{_row(row)}</tr>" for row in table.rows)
+    kind = "sortable" if sortable else "settings"
+    hint = " Click on a head to sort." if sortable else ""
+    return (
+        f'<section id="{table.name}"><h2>{escape(table.title)}</h2>\n<div class="scroll"><table class="{kind}">'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+        f'<p class="note">{escape(table.note)}{hint}</p></section>'
+    )
+
+
+def _row(row: Sequence[Entry]) -> str:
+    first, *others = row
+    cells = [f'<th scope="row" data-value="{escape(first.text)}">{escape(first.text)}</th>']
+    for entry in others:
+        value = "" if entry.value is None else f"{entry.value:.6g}"
+        mark = f' class="{entry.mark.replace(" ", "-")}"' if entry.mark else ""
+        cells.append(f'<td{mark} data-value="{value}">{escape(entry.text)}</td>')
+    return "".join(cells)
+
+
+def _figures(pictures: Sequence[Picture]) -> str:
+    parts = []
+    for picture in pictures:
+        data = base64.b64encode(picture.path.read_bytes()).decode()
+        narrow = ' class="narrow"' if picture.path.stem.startswith("atoms") else ""
+        parts.append(
+            f'<figure{narrow}><h3>{escape(picture.title)}</h3><img alt="{escape(picture.alt)}" '
+            f'src="data:image/png;base64,{data}"><figcaption>{escape(picture.caption)}</figcaption></figure>'
+        )
+    return f'<section id="figures"><h2>Figures</h2>\n{"".join(parts)}</section>'
+
+
+def remarks(plan: Plan, results: Results) -> list[str]:
+    """What a careful reader would want to know of the cells."""
+    found = []
+    for (dataset, method), runs in results.items():
+        where = f"{METHODS[method].title} on {DATASET_TITLES[dataset]}"
+        agreement = [run["agreement"] for run in runs if "agreement" in run]
+        if agreement:
+            settings = describe({k: v for k, v in runs[0]["settings"].items() if k == "transform_tol"})
+            share = 100 * sum(agreement) / len(agreement)
+            found.append(f"{where}: codes at {settings}; {share:.1f} % of 200 labels are those of 1e-06.")
+        n_warned = sum(bool(run["warnings"]) for run in runs)
+        if n_warned:
+            names = sorted({name for run in runs for name in run["warnings"]})
+            found.append(f"{where}: {', '.join(names)} in {n_warned} of {len(runs)} splits.")
+    for dataset in plan.datasets:
+        shared = next((runs for (name, _), runs in results.items() if name == dataset), ())
+        counts = [(seed, run["n_shared"]) for seed, run in enumerate(shared) if run["n_shared"]]
+        for seed, n in counts:
+            found.append(
+                f"{DATASET_TITLES[dataset]}, split {seed}: {n} test samples are identical to a training sample."
+            )
+    return found
+
+
+def _remarks(plan: Plan, results: Results, failures: Sequence[str]) -> str:
+    lines = "".join(f"<li>{escape(text)}</li>" for text in remarks(plan, results)) or "<li>None.</li>"
+    failed = "".join(f"<li>{escape(text)}</li>" for text in failures)
+    failed = f'<h3>Failed</h3><ul class="failures">{failed}</ul>' if failures else ""
+    return f'<section id="remarks"><h2>Remarks</h2><ul>{lines}</ul>{failed}</section>'
+
+
+def _how(plan: Plan, records: Sequence[Mapping[str, Any]], command: str) -> str:
+    text = PROTOCOL.format(n_per_class=plan.n_per_class, selection=SELECTIONS[plan.select])
+    datasets = "".join(_dataset(name) for name in plan.datasets)
+    methods = "".join(_method(name, plan.select) for name in plan.methods)
+    record = escape(json.dumps(records[-1], indent=2))
+    earlier = f"<p>{len(records) - 1} earlier starts are recorded beside it.</p>" if len(records) > 1 else ""
+    return (
+        f'<section id="how"><h2>What was run, and how to run it again</h2><pre>{escape(command)}</pre>'
+        f"<p>{escape(text)}</p><h3>Datasets</h3><dl>{datasets}</dl><h3>Methods</h3><dl>{methods}</dl>"
+        f"<h3>Run record</h3><pre>{record}</pre>{earlier}</section>"
+    )
+
+
+def _dataset(name: str) -> str:
+    data = load_dataset(name)
+    differs = [line for line in data.DESCR.splitlines() if line.startswith("Differs from the paper's")]
+    text = (
+        f"{len(data.data):,} samples, {data.data.shape[1]:,} features, {len(data.target_names)} classes; "
+        f"sha256 of samples and labels {dataset_digest(name)[:16]}. {' '.join(differs)}"
+    )
+    return f"<dt>{escape(DATASET_TITLES[name])}</dt><dd>{escape(text)}</dd>"
+
+
+def _method(name: str, select: str) -> str:
+    method = METHODS[name]
+    estimator = " ".join(str(method.make()).split())
+    if method.fixed is not None:
+        text = f"{estimator}, at the paper's weights for each dataset"
+    elif select == "cv":
+        grid = "; ".join(f"{key.split('__')[-1]} in {list(values)}" for key, values in method.grid.items())
+        text = f"{estimator}, {grid}"
+    else:
+        text = estimator
+    return f"<dt>{escape(method.title)}</dt><dd>{escape(text)}</dd>"

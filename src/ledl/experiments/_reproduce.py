@@ -1,0 +1,185 @@
+"""The whole: cells, tables, figures, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ledl.datasets import available
+from ledl.experiments._cells import Cell, load_dataset
+from ledl.experiments._figures import Picture, draw_all
+from ledl.experiments._methods import DATASET_TITLES, METHODS
+from ledl.experiments._report import remarks, write_page
+from ledl.experiments._run import Plan, Progress, run_cells
+from ledl.experiments._store import Store
+from ledl.experiments._tables import (
+    Results,
+    Row,
+    Table,
+    summarise,
+    tables,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
+from ledl.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `reproduce` has made."""
+
+    rows: list[Row]
+    tables: list[Table]
+    pictures: list[Picture]
+    remarks: list[str]
+    failures: list[str]
+    report: Path | None
+
+
+def reproduce(
+    plan: Plan = Plan(),  # noqa: B008  (it is frozen)
+    out: str | os.PathLike[str] = "ledl-results",
+    *,
+    n_jobs: int = 1,
+    figures: bool = True,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Run a comparison, or what is left of it, and write its tables, figures and report.
+
+    Parameters
+    ----------
+    plan : Plan
+        Datasets, methods, how settings are found, samples and splits.
+    out : path, default="ledl-results"
+        The folder for everything. Finished cells in it are not computed again.
+    n_jobs : int, default=1
+        Processes. Results do not depend on it.
+    figures : bool, default=True
+        Draw figures, and compute the cells that only they need.
+    watch : callable, default does nothing
+        Called with the progress after each cell.
+    tell : callable, default does nothing
+        Called with a line of text on what else is being done.
+
+    Returns
+    -------
+    Outcome
+        ``rows`` (a method on a dataset each), ``tables``, ``pictures``, ``remarks``, ``failures`` (cells that
+        raised an error), and ``report``, the path of the page.
+    """
+    check(plan)
+    folder = Path(out)
+    store = Store(folder)
+    store.write_run_record({**asdict(plan), "n_jobs": n_jobs, "figures": figures})
+    store.sweep()
+    known, failures = _run(plan, store, n_jobs, figures, watch)
+    results = _by_method(plan, known)
+    if not results:
+        return Outcome([], [], [], [], failures, None)
+    rows = summarise(plan, results)
+    made = tables(plan, rows, results)
+    _write(folder / "table.md", "\n".join(map(to_markdown, made)))
+    _write(folder / "table.tex", "\n".join(map(to_latex, made)))
+    _write(folder / "table.csv", to_csv(rows))
+    pictures: list[Picture] = []
+    if figures:
+        tell("drawing figures")
+        pictures = draw_all(plan, results, known, folder / "figures", tell)
+    records = [json.loads(path.read_text("utf-8")) for path in sorted((folder / "runs").glob("*.json"))]
+    page = write_page(plan, results, made, pictures, failures, records, command(plan, out, n_jobs, figures))
+    _write(folder / "report.html", page)
+    return Outcome(rows, made, pictures, remarks(plan, results), failures, folder / "report.html")
+
+
+def check(plan: Plan) -> None:
+    """Whether the plan can be carried out, before anything is."""
+    _known("method", plan.methods, METHODS)
+    _known("dataset", plan.datasets, DATASET_TITLES)
+    if plan.select not in ("cv", "defaults"):
+        raise ValueError(f"select={plan.select!r} is not known: it is 'cv' or 'defaults'.")
+    if plan.n_splits < 1 or plan.n_per_class < 1:
+        raise ValueError(
+            f"n_splits={plan.n_splits} and n_per_class={plan.n_per_class}: both must be at least 1."
+        )
+    if plan.select == "cv" and plan.n_per_class < 2:
+        raise ValueError(
+            "n_per_class=1 leaves nothing for cross-validation in the training samples. Use at least 2, or "
+            "select='defaults'."
+        )
+    status = {entry.name: entry for entry in available()}
+    absent = [dataset for dataset in plan.datasets if status[dataset].status == "ask"]
+    if absent:
+        here = [dataset for dataset in plan.datasets if dataset not in absent]
+        details = "\n".join(f"  {dataset}: {status[dataset].detail}" for dataset in absent)
+        rest = f"\nThe others are here: {' '.join(here)}." if here else ""
+        raise FileNotFoundError(
+            "These datasets are not here and cannot be downloaded (docs/datasets.md, LEDL_DATA):\n"
+            f"{details}{rest}"
+        )
+    for dataset in plan.datasets:
+        fewest = int(np.unique(load_dataset(dataset).target, return_counts=True)[1].min())
+        if plan.n_per_class >= fewest:
+            raise ValueError(
+                f"n_per_class={plan.n_per_class} leaves no test samples of some class of {dataset}, which has "
+                f"{fewest}. Use fewer."
+            )
+
+
+def _known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"There is no {what} {name!r}; there are {', '.join(known)}.")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"The {what}s are {list(names)}, but there must be at least one, and each once.")
+
+
+def _run(
+    plan: Plan, store: Store, n_jobs: int, figures: bool, watch: Callable[[Progress], None]
+) -> tuple[dict[Cell, dict[str, Any]], list[str]]:
+    """Results of all cells, and what went wrong."""
+    cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
+    progress = Progress(cells, n_jobs)
+    watch(progress)
+    known, failures = {}, []
+    for done in run_cells(cells, store, n_jobs):
+        if done.result is not None:
+            known[done.cell] = done.result
+        else:
+            cell = done.cell
+            failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
+        progress.update(done)
+        watch(progress)
+    return known, sorted(failures)
+
+
+def _by_method(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
+    """Of those cells that have all their splits."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in sorted(plan.cells(), key=lambda cell: cell.seed):
+        if cell in known:
+            found.setdefault((cell.dataset, cell.method), []).append(known[cell])
+    return {key: runs for key, runs in found.items() if len(runs) == plan.n_splits}
+
+
+def command(plan: Plan, out: str | os.PathLike[str], n_jobs: int, figures: bool) -> str:
+    """What to type for the same again."""
+    words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
+    if plan.methods != tuple(METHODS):
+        words += ["--methods", ",".join(plan.methods)]
+    words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits), "--jobs", str(n_jobs)]
+    words += ["--out", os.fspath(out)] + ([] if figures else ["--no-figures"])
+    return shlex.join(words)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: file.write(text.encode()))

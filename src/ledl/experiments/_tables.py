@@ -1,0 +1,317 @@
+"""What the cells say together: accuracies with their spread, paired tests, ranks, times."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata, ttest_rel
+
+from ledl.arrays import Array
+from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_TABLE
+from ledl.experiments._run import Plan
+
+LEVEL = 0.05  # of the paired test: larger p-values are noise
+BEST, WITHIN_NOISE = "best", "within noise"
+MARKS = "Bold (in a terminal *): the best of a dataset; italic or underlined (~): what"
+
+Results = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+"""By dataset and method: what each split gave, in the order of the splits."""
+
+
+class Entry(NamedTuple):
+    """A table's entry: its text, what it is sorted by, and whether it is the best or level with it."""
+
+    text: str
+    value: float | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people, whatever it will be written as."""
+
+    name: str
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Entry]]
+    note: str
+
+
+class Row(NamedTuple):
+    """A line of the CSV file: a method on a dataset."""
+
+    dataset: str
+    method: str
+    n_splits: int
+    accuracy_mean: float
+    accuracy_std: float
+    paper: float | None
+    mark: str
+    rank: float
+    ledl_minus_this_mean: float | None
+    ledl_minus_this_p: float | None
+    fit_seconds: float
+    predict_seconds: float
+
+
+def accuracies(results: Results, dataset: str, method: str) -> Array | None:
+    """In %, one for each split."""
+    found = results.get((dataset, method))
+    return 100 * np.array([result["accuracy"] for result in found]) if found else None
+
+
+def paired_test(a: Array, b: Array) -> float | None:
+    """p-value of Student's paired test, two-sided; None where there are too few splits for one."""
+    if len(a) != len(b) or len(a) < 2:
+        return None
+    if np.ptp(a - b) == 0:
+        return 1.0 if a[0] == b[0] else 0.0
+    return float(ttest_rel(a, b).pvalue)
+
+
+def summarise(plan: Plan, results: Results) -> list[Row]:
+    """One row for each method on each dataset that has results."""
+    rows = []
+    for dataset in plan.datasets:
+        found = {m: a for m in plan.methods if (a := accuracies(results, dataset, m)) is not None}
+        ranks = dict(zip(found, rankdata([-a.mean() for a in found.values()]), strict=True))
+        marks = _marks(found)
+        for method, values in found.items():
+            versus = found.get("ledl") if method != "ledl" else None
+            runs = results[dataset, method]
+            rows.append(
+                Row(
+                    dataset,
+                    method,
+                    len(values),
+                    float(values.mean()),
+                    float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                    PAPER_TABLE.get(dataset, {}).get(METHODS[method].column),
+                    marks[method],
+                    float(ranks[method]),
+                    None if versus is None else float((versus - values).mean()),
+                    None if versus is None else paired_test(versus, values),
+                    float(np.median([run["fit_seconds"] for run in runs])),
+                    float(np.median([run["predict_seconds"] for run in runs])),
+                )
+            )
+    return rows
+
+
+def _marks(found: Mapping[str, Array]) -> dict[str, str]:
+    """The highest mean, and those that a paired test over the splits cannot tell from it."""
+    best = max(found, key=lambda method: found[method].mean(), default="")
+    marks = dict.fromkeys(found, "")
+    for method, values in found.items():
+        p = paired_test(found[best], values)
+        if method == best:
+            marks[method] = BEST
+        elif p is not None and p > LEVEL:
+            marks[method] = WITHIN_NOISE
+    return marks
+
+
+def tables(plan: Plan, rows: Sequence[Row], results: Results) -> list[Table]:
+    """All tables of a run; for one dataset in one, and chosen settings only where there was a choice."""
+    found = [_accuracy_table(plan, rows)]
+    if any(row.ledl_minus_this_mean is not None for row in rows):
+        found.append(_difference_table(plan, rows))
+    found.append(_time_table(plan, rows))
+    if len(plan.datasets) == 1:
+        found = [_side_by_side(found, DATASET_TITLES[plan.datasets[0]])]
+    if plan.select == "cv":
+        found.append(_settings_table(plan, results))
+    return found
+
+
+def _side_by_side(parts: Sequence[Table], title: str) -> Table:
+    """Tables with a single column as one."""
+    columns = [{row[0].text: row[1] for row in part.rows} for part in parts]
+    return Table(
+        "accuracy",
+        title,
+        ["method", *(part.title for part in parts)],
+        [[Entry(name), *(column.get(name, Entry("")) for column in columns)] for name in columns[0]],
+        " ".join(part.note for part in parts),
+    )
+
+
+def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
+    ranks = mean_ranks(plan, rows)
+
+    def entry(row: Row) -> Entry:
+        spread = f" ± {row.accuracy_std:.1f}" if row.n_splits > 1 else ""
+        paper = f" ({row.paper:.1f})" if row.paper is not None else ""
+        return Entry(f"{row.accuracy_mean:.1f}{spread}{paper}", row.accuracy_mean, row.mark)
+
+    body = _by_method(plan, rows, entry)
+    if len(plan.datasets) > 1:
+        for line, method in zip(body, _methods(plan, rows), strict=True):
+            rank = ranks.get(method)
+            line.append(Entry("" if rank is None else f"{rank:.1f}", rank))
+    header = ["method", *_titles(plan), *(["mean rank"] if len(plan.datasets) > 1 else [])]
+    chosen = "chosen by cross-validation in the training samples" if plan.select == "cv" else "at its defaults"
+    note = (
+        f"{plan.n_per_class} training samples a class, all others tested, {_splits(plan)}; every method "
+        f"{chosen}. Mean ± standard deviation; in parentheses the paper's figure. "
+        f"{MARKS} a paired t-test over the splits does not tell from it (p > {LEVEL}). "
+    )
+    if len(plan.datasets) > 1:
+        note += "The rank is among the methods that have all datasets."
+    return Table("accuracy", "Accuracy, %", header, body, note.strip())
+
+
+def mean_ranks(plan: Plan, rows: Sequence[Row]) -> dict[str, float]:
+    """Over the datasets, among the methods that were run on all of them."""
+    means = {(row.dataset, row.method): row.accuracy_mean for row in rows}
+    complete = [m for m in plan.methods if all((d, m) in means for d in plan.datasets)]
+    if not complete:
+        return {}
+    ranks = [rankdata([-means[d, m] for m in complete]) for d in plan.datasets]
+    return dict(zip(complete, map(float, np.mean(ranks, axis=0)), strict=True))
+
+
+def _difference_table(plan: Plan, rows: Sequence[Row]) -> Table:
+    def entry(row: Row) -> Entry:
+        difference, p = row.ledl_minus_this_mean, row.ledl_minus_this_p
+        if difference is None:
+            return Entry("")
+        text = f"{difference:+.1f}" + ("" if p is None else f" ({_p(p)})")
+        return Entry(text, difference)
+
+    others = [row for row in rows if row.method != "ledl"]
+    return Table(
+        "differences",
+        "LEDL minus the others, points",
+        ["method", *_titles(plan)],
+        _by_method(plan, others, entry),
+        "Positive where LEDL is ahead. In parentheses the p-value of a paired t-test over the splits. Splits "
+        "share test samples, so p-values are a guide, not a proof.",
+    )
+
+
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def _time_table(plan: Plan, rows: Sequence[Row]) -> Table:
+    def entry(row: Row) -> Entry:
+        total = row.fit_seconds + row.predict_seconds
+        return Entry(f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}", total)
+
+    return Table(
+        "times",
+        "fit / predict, s",
+        ["method", *_titles(plan)],
+        _by_method(plan, rows, entry),
+        "Time to fit and to predict all test samples: median over the splits, one BLAS thread, at the settings "
+        "taken, without the time to choose them; measured while other cells were running.",
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}"
+
+
+def _settings_table(plan: Plan, results: Results) -> Table:
+    def text(dataset: str, method: str) -> str:
+        runs = results.get((dataset, method), ())
+        counts = Counter(describe(run["settings"]) for run in runs)
+        return "; ".join(f"{what} (x{n})" if n > 1 else what for what, n in counts.most_common())
+
+    chosen = [m for m in plan.methods if METHODS[m].fixed is None]
+    body = [[Entry(METHODS[m].title), *(Entry(text(d, m)) for d in plan.datasets)] for m in chosen]
+    return Table(
+        "settings",
+        "Settings chosen",
+        ["method", *_titles(plan)],
+        body,
+        "By cross-validation in the training samples of each split; how often, over the splits.",
+    )
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """Short, powers of two as such."""
+    return ", ".join(f"{name.split('__')[-1]} {_value(value)}" for name, value in settings.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float) and value > 0 and log2(value).is_integer() and value not in (1.0, 2.0, 4.0):
+        return f"2^{log2(value):.0f}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _methods(plan: Plan, rows: Sequence[Row]) -> list[str]:
+    present = {row.method for row in rows}
+    return [method for method in plan.methods if method in present]
+
+
+def _by_method(plan: Plan, rows: Sequence[Row], entry: Any) -> list[list[Entry]]:
+    """A line for each method, an entry for each dataset."""
+    found = {(row.dataset, row.method): entry(row) for row in rows}
+    return [
+        [Entry(METHODS[method].title), *(found.get((dataset, method), Entry("")) for dataset in plan.datasets)]
+        for method in _methods(plan, rows)
+    ]
+
+
+def _titles(plan: Plan) -> list[str]:
+    return [DATASET_TITLES[dataset] for dataset in plan.datasets]
+
+
+def _splits(plan: Plan) -> str:
+    return f"{plan.n_splits} random splits" if plan.n_splits > 1 else "one random split"
+
+
+def to_markdown(table: Table) -> str:
+    marked = {BEST: "**{}**", WITHIN_NOISE: "*{}*", "": "{}"}
+    lines = [" | ".join(table.header), "|".join("---" for _ in table.header)]
+    lines += [" | ".join(marked[entry.mark].format(entry.text) for entry in row) for row in table.rows]
+    body = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+    return f"## {table.title}\n\n{body}\n\n{table.note}\n"
+
+
+def to_latex(table: Table) -> str:
+    marked = {BEST: r"\textbf{{{}}}", WITHIN_NOISE: r"\underline{{{}}}", "": "{}"}
+    lines = [" & ".join(_tex(name) for name in table.header)]
+    lines += [" & ".join(marked[entry.mark].format(_tex(entry.text)) for entry in row) for row in table.rows]
+    head, *body = (f"{line} \\\\" for line in lines)
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_tex(table.title)}. {_tex(table.note)}}}",
+            rf"\begin{{tabular}}{{l{'c' * (len(table.header) - 1)}}}",
+            r"\hline",
+            head,
+            r"\hline",
+            *body,
+            r"\hline",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _tex(text: str) -> str:
+    for character, escaped in [
+        ("\\", r"\textbackslash "), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#"), ("$", r"\$"),
+        ("±", r"$\pm$"), ("<", r"$<$"), (">", r"$>$"), ("^", r"\^{}"),
+    ]:  # fmt: skip
+        text = text.replace(character, escaped)
+    return text
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Row._fields)
+    writer.writerows([["" if value is None else value for value in row] for row in rows])
+    return text.getvalue()

@@ -1,0 +1,312 @@
+"""Pictures of models and of results, in the manner of scikit-learn's displays.
+
+A display holds what is drawn; `plot` draws it, into given axes or a figure of its own. matplotlib is the
+extra ``plots``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ledl.arrays import Array
+
+# What a history may hold, how it is called and drawn.
+TERM = {"linewidth": 1, "linestyle": "--"}
+CURVES: dict[str, tuple[str, dict[str, Any]]] = {
+    "augmented_objective": ("augmented objective", {"linewidth": 2}),
+    "data_fit": ("its term: data", TERM),
+    "label_fit": ("its term: labels", TERM),
+    "code_fit": ("its term: label consistency", TERM),
+    "penalty": ("its term: l1 norm", TERM),
+    "objective": ("objective at the sparse codes", {"color": "black", "marker": ".", "linewidth": 1}),
+    "error": ("objective", {"linewidth": 2}),
+}
+OWN, OTHER = "#c2410c", "#64748b"  # told apart without colour vision, too: by lightness
+
+
+def _new_axes(ax: Any, figsize: tuple[float, float]) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install 'ledl[plots]'.") from error
+    return plt.subplots(figsize=figsize, layout="constrained")[1]
+
+
+def _total(history: Array) -> Array:
+    """Of all classes, where each has a history of its own; one that has ended stays where it was."""
+    if history.ndim == 1:
+        return history
+    last = np.maximum.accumulate(np.where(np.isfinite(history), np.arange(len(history))[:, None], 0), axis=0)
+    return np.take_along_axis(history, last, axis=0).sum(axis=1)
+
+
+class ConvergenceDisplay:
+    """The objective of an iterative model over its iterations, with its terms where it has them.
+
+    Parameters
+    ----------
+    history : dict of ndarrays
+        ``history_`` of a fitted model.
+    name : str, default=""
+        For the title.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib's axes and figure, after `plot`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import LEDLClassifier
+    >>> from ledl.plots import ConvergenceDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LEDLClassifier(random_state=0).fit(X[:100], y[:100])
+    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    def __init__(self, history: Mapping[str, Array], *, name: str = "") -> None:
+        self.history = history
+        self.name = name
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, name: str | None = None) -> ConvergenceDisplay:
+        """Of a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin."""
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "history_"):
+            raise TypeError(f"{type(estimator).__name__} has no iterations, so no history_ to draw.")
+        return cls(estimator.history_, name=type(estimator).__name__ if name is None else name).plot(ax)
+
+    def plot(self, ax: Any = None) -> ConvergenceDisplay:
+        """Draw; iterations where the objective was not computed are passed over."""
+        ax = self.ax_ = _new_axes(ax, (6.4, 4.2))
+        self.figure_ = ax.figure
+        for key, (label, style) in CURVES.items():
+            if key in self.history:
+                values = _total(np.asarray(self.history[key], dtype=float))
+                known = np.flatnonzero(np.isfinite(values))
+                ax.plot(known + 1, values[known], label=label, **style)
+        ax.set(xlabel="iteration", yscale="log", title=self.name)
+        ax.grid(alpha=0.25)
+        ax.legend(fontsize=7, loc="best")
+        return self
+
+
+class AtomsDisplay:
+    """Learnt atoms as small pictures, a row for each class; grey is positive, red negative.
+
+    Parameters
+    ----------
+    atoms : ndarray of shape (K, n_features)
+    atom_classes : ndarray of shape (K,)
+        The class of each atom.
+    image_shape : tuple (height, width)
+    max_classes, max_per_class : int, default=10, 12
+        The first so many are drawn.
+    """
+
+    def __init__(
+        self,
+        atoms: Array,
+        atom_classes: Array,
+        image_shape: tuple[int, int],
+        *,
+        max_classes: int = 10,
+        max_per_class: int = 12,
+    ) -> None:
+        self.atoms, self.atom_classes = np.asarray(atoms), np.asarray(atom_classes)
+        if np.prod(image_shape) != self.atoms.shape[1]:
+            raise ValueError(
+                f"image_shape={tuple(image_shape)} has {np.prod(image_shape)} pixels, but atoms have "
+                f"{self.atoms.shape[1]} features. Atoms are pictures only where features are pixels."
+            )
+        self.image_shape, self.max_classes, self.max_per_class = image_shape, max_classes, max_per_class
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, image_shape: tuple[int, int], *, ax: Any = None, **options: int
+    ) -> AtomsDisplay:
+        """Of a fitted classifier with ``components_``; with a kernel there are none."""
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "components_"):
+            raise TypeError(f"{estimator} has no components_ to draw: its atoms are no samples.")
+        return cls(estimator.components_, estimator.atom_classes_, image_shape, **options).plot(ax)
+
+    def plot(self, ax: Any = None) -> AtomsDisplay:
+        """Draw."""
+        mosaic, rows = self._mosaic()
+        ax = self.ax_ = _new_axes(ax, (6.4, 6.4 * mosaic.shape[0] / mosaic.shape[1]))
+        self.figure_ = ax.figure
+        ax.imshow(mosaic, cmap="RdGy", vmin=-1, vmax=1)
+        height = self.image_shape[0] + 1
+        ax.set_yticks(np.arange(len(rows)) * height + height / 2 - 1, labels=rows, fontsize=7)
+        ax.set(xticks=[], title="")
+        ax.tick_params(length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        return self
+
+    def _mosaic(self) -> tuple[Array, list[str]]:
+        """One array for all, each atom scaled to its largest value, with a line between them."""
+        classes = list(dict.fromkeys(self.atom_classes.tolist()))[: self.max_classes]
+        members = [np.flatnonzero(self.atom_classes == label)[: self.max_per_class] for label in classes]
+        height, width = self.image_shape
+        widest = max(map(len, members))
+        mosaic = np.full((len(classes) * (height + 1) - 1, widest * (width + 1) - 1), np.nan)
+        for row, indices in enumerate(members):
+            for column, index in enumerate(indices):
+                atom = self.atoms[index].reshape(self.image_shape)
+                top, left = row * (height + 1), column * (width + 1)
+                scaled = atom / max(np.abs(atom).max(), np.finfo(atom.dtype).tiny)
+                mosaic[top : top + height, left : left + width] = scaled
+        return mosaic, [str(label) for label in classes]
+
+
+class CodesDisplay:
+    """Codes of a few samples, the atoms sorted by class: does a sample use the atoms of its own class?
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples, K)
+    atom_classes : ndarray of shape (K,)
+    y : ndarray of shape (n_samples,)
+        The samples' classes.
+    predicted : ndarray of shape (n_samples,), default=None
+        What they were taken for.
+    """
+
+    def __init__(self, codes: Array, atom_classes: Array, y: Array, predicted: Array | None = None) -> None:
+        self.codes, self.atom_classes, self.y = np.asarray(codes), np.asarray(atom_classes), np.asarray(y)
+        self.predicted = None if predicted is None else np.asarray(predicted)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Array, y: Array, *, axes: Any = None) -> CodesDisplay:
+        """Codes and labels that a fitted classifier gives to the samples X of classes y."""
+        display = cls(estimator.transform(X), estimator.atom_classes_, y, estimator.predict(X))
+        return display.plot(axes)
+
+    def plot(self, axes: Sequence[Any] | None = None) -> CodesDisplay:
+        """Draw, in as many axes as there are samples."""
+        n = len(self.codes)
+        if axes is None:
+            first = _new_axes(None, (6.4, 1.1 * n + 0.4))
+            figure = first.figure
+            first.remove()
+            axes = figure.subplots(n, sharex=True, squeeze=False)[:, 0]
+        self.axes_, self.figure_ = axes, axes[0].figure
+        order = np.argsort(self.atom_classes, kind="stable")
+        places = np.arange(len(order))
+        for i, ax in enumerate(axes):
+            code, own = self.codes[i, order], self.atom_classes[order] == self.y[i]
+            for mask, color in [(~own, OTHER), (own, OWN)]:
+                ax.vlines(places[mask], 0, code[mask], color=color, linewidth=1)
+            if own.any():
+                ax.axvspan(places[own].min() - 0.5, places[own].max() + 0.5, color=OWN, alpha=0.12, linewidth=0)
+            ax.axhline(0, color="black", linewidth=0.5)
+            ax.set_title(self._title(i), fontsize=8, loc="left", pad=2)
+            ax.tick_params(labelsize=7)
+        axes[-1].set_xlabel("atom, sorted by class (shaded and orange: the sample's own class)", fontsize=8)
+        return self
+
+    def _title(self, i: int) -> str:
+        if self.predicted is None:
+            return f"class {self.y[i]}"
+        verdict = "right" if self.predicted[i] == self.y[i] else "wrong"
+        return f"class {self.y[i]}, taken for {self.predicted[i]} ({verdict})"
+
+
+class AccuracyDisplay:
+    """Accuracy over a parameter, or over the number of training samples: mean and spread over splits.
+
+    Parameters
+    ----------
+    values : sequence of float
+        What the accuracies are drawn over.
+    accuracies : dict of ndarrays of shape (n_values, n_splits)
+        In %, by the name of the curve.
+    xlabel : str
+    base : int, default=2
+        Of the logarithmic scale of x; 0 for a linear one.
+    mark : float, default=None
+        A value to be pointed out.
+    mark_label : str, default="default"
+    """
+
+    def __init__(
+        self,
+        values: Sequence[float],
+        accuracies: Mapping[str, Array],
+        *,
+        xlabel: str,
+        base: int = 2,
+        mark: float | None = None,
+        mark_label: str = "default",
+    ) -> None:
+        self.values, self.accuracies, self.xlabel = list(values), accuracies, xlabel
+        self.base, self.mark, self.mark_label = base, mark, mark_label
+
+    def plot(self, ax: Any = None) -> AccuracyDisplay:
+        """Draw."""
+        ax = self.ax_ = _new_axes(ax, (4.8, 3.6))
+        self.figure_ = ax.figure
+        markers = "osD^vP*X"
+        for i, (name, accuracies) in enumerate(self.accuracies.items()):
+            accuracies = np.asarray(accuracies, dtype=float)
+            spread = accuracies.std(axis=1, ddof=1) if accuracies.shape[1] > 1 else None
+            style = {"marker": markers[i % len(markers)], "markersize": 4, "capsize": 2, "linewidth": 1.3}
+            ax.errorbar(self.values, accuracies.mean(axis=1), yerr=spread, **style, label=name)
+        if self.mark is not None:
+            ax.axvline(self.mark, color="black", linewidth=0.8, linestyle=":", label=self.mark_label)
+        if self.base:
+            ax.set_xscale("log", base=self.base)
+        else:
+            ax.set_xticks(self.values)
+        ax.set(xlabel=self.xlabel, ylabel="accuracy, %")
+        ax.grid(alpha=0.25)
+        ax.legend(fontsize=7)
+        return self
+
+
+class ExamplesDisplay:
+    """A strip of example images, one of each of the first classes.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, height, width)
+    labels : sequence of str
+        What stands under each.
+    """
+
+    def __init__(self, images: Array, labels: Sequence[str]) -> None:
+        self.images, self.labels = np.asarray(images), list(labels)
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, *, max_classes: int = 12, ax: Any = None) -> ExamplesDisplay:
+        """The first image of each of the first classes of what `ledl.datasets.load` gives."""
+        if "images" not in dataset:
+            raise ValueError("The dataset has no images, only features of images.")
+        first = np.unique(dataset.target, return_index=True)[1][:max_classes]
+        labels = [dataset.target_names[dataset.target[i]] for i in first]
+        return cls(dataset.images[first], labels).plot(ax)
+
+    def plot(self, ax: Any = None) -> ExamplesDisplay:
+        """Draw."""
+        n, height, width = self.images.shape
+        ax = self.ax_ = _new_axes(ax, (0.8 * n, 0.8 * height / width + 0.4))
+        self.figure_ = ax.figure
+        strip = np.full((height, n * (width + 1) - 1), np.nan)
+        for i, image in enumerate(self.images.astype(float)):
+            spread = max(image.max() - image.min(), 1e-12)
+            strip[:, i * (width + 1) : i * (width + 1) + width] = (image - image.min()) / spread
+        ax.imshow(strip, cmap="gray", vmin=0, vmax=1)
+        ax.set_xticks(np.arange(n) * (width + 1) + width / 2 - 0.5, labels=self.labels, fontsize=8)
+        ax.set_yticks([])
+        ax.tick_params(length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        return self

@@ -1,0 +1,119 @@
+"""The page: whole, self-contained, and right in a real browser."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from ledl.experiments import Plan, reproduce
+from ledl.experiments._cells import run_cell
+
+PLAN = Plan(("digits",), ("src", "crc", "lcksvd", "ledl", "logistic"), "defaults", n_per_class=2, n_splits=2)
+VOID = {"meta", "img", "br"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    return reproduce(PLAN, tmp_path_factory.mktemp("report"))
+
+
+class Checker(HTMLParser):
+    """Tags that are closed in order, and what they refer to."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.problems = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(tag)
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(outcome):
+    checker = Checker()
+    checker.feed(outcome.report.read_text())
+    assert (checker.problems, checker.open) == ([], [])
+    for tag, attributes in checker.tags:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,")), (tag, attributes)
+    anchors = {a["href"][1:] for tag, a in checker.tags if tag == "a"}
+    assert anchors <= {a.get("id") for _, a in checker.tags}
+    assert all(a.get("alt") for tag, a in checker.tags if tag == "img")
+    assert sum(tag == "img" for tag, _ in checker.tags) == len(outcome.pictures) == 7
+
+
+def test_text_from_outside_cannot_become_markup(tmp_path, monkeypatch):
+    def run(cell):
+        if cell.method == "ridge":
+            raise ValueError("<script>alert(1)</script>")
+        return run_cell(cell)
+
+    monkeypatch.setattr("ledl.experiments._run.run_cell", run)
+    plan = Plan(("digits",), ("crc", "ridge"), "defaults", n_splits=1)
+    page = reproduce(plan, tmp_path, figures=False).report.read_text()
+    assert "ValueError: &lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+
+
+def test_a_run_in_which_all_fails_has_no_report(tmp_path, monkeypatch):
+    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell: 1 / 0)
+    outcome = reproduce(Plan(("digits",), ("crc",), "defaults", n_splits=1), tmp_path, figures=False)
+    assert outcome.report is None
+    assert outcome.failures == ["digits, crc, split 0: ZeroDivisionError: division by zero"]
+
+
+def browse(page, script, tmp_path, width=1200, *options):
+    """The page's body after a script has run in it."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
+    path = tmp_path / "page.html"
+    text = page.read_text().replace("</body>", f"<script>{script}</script></body>")
+    path.write_text(text)
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update",
+        "--disable-background-networking", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}",
+        f"--window-size={width},900", *options, "--dump-dom", path.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def column(dom, table, i):
+    body = re.search(rf'id="{table}".*?<tbody>(.*?)</tbody>', dom, re.S).group(1)
+    rows = [re.findall(r'data-value="([^"]*)"', row) for row in body.split("</tr>") if "<t" in row]
+    return [row[i] for row in rows]
+
+
+def test_a_click_sorts_the_table_and_a_second_one_the_other_way(outcome, tmp_path):
+    click = "document.querySelectorAll('#accuracy th button')[1].click();"
+    for n_clicks, direction in [(1, -1), (2, 1)]:
+        dom = browse(outcome.report, click * n_clicks, tmp_path)
+        values = [float(value) for value in column(dom, "accuracy", 1)]
+        assert values == sorted(values, key=lambda value: direction * value)
+        assert ("descending" if n_clicks == 1 else "ascending") in dom
+    names = "document.querySelectorAll('#accuracy th button')[0].click();"
+    titles = column(browse(outcome.report, names, tmp_path), "accuracy", 0)
+    assert titles == sorted(titles, key=str.lower, reverse=True)
+
+
+def test_it_fits_a_phone_shows_its_pictures_and_knows_the_dark(outcome, tmp_path):
+    script = """
+    const images = [...document.images];
+    document.title = JSON.stringify([
+      document.documentElement.scrollWidth <= window.innerWidth,
+      images.every((image) => image.complete && image.naturalWidth > 300),
+      getComputedStyle(document.body).backgroundColor,
+    ]);"""
+    light = browse(outcome.report, script, tmp_path, 500)
+    assert '<title>[true,true,"rgb(255, 255, 255)"]</title>' in light
+    dark = browse(outcome.report, script, tmp_path, 500, "--blink-settings=preferredColorScheme=0")
+    assert '<title>[true,true,"rgb(28, 25, 23)"]</title>' in dark

@@ -1,0 +1,149 @@
+"""Whole runs: any number of jobs, killed and started again, and what goes wrong on the way."""
+
+import csv
+import dataclasses
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ledl.experiments import METHODS, Plan, reproduce
+from ledl.experiments._reproduce import check, command
+from ledl.experiments._run import Done, Progress, run_cells
+from ledl.experiments._store import Store
+
+PLAN = Plan(("digits",), ("crc", "ridge", "ledl"), "cv", n_per_class=3, n_splits=3)
+TIMES = ("fit_seconds", "predict_seconds")
+
+
+def table(folder):
+    """The table but for its times."""
+    with (folder / "table.csv").open(newline="") as file:
+        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
+
+
+def command_for(folder, n_jobs):
+    return [sys.executable, "-m", *shlex.split(command(PLAN, folder, n_jobs, figures=False))]
+
+
+def cell_files(folder):
+    return {path: path.stat().st_mtime_ns for path in (folder / "cells").glob("*/*.json")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    outcome = reproduce(PLAN, folder, figures=False)
+    return folder, outcome
+
+
+def test_a_run_writes_everything(undisturbed):
+    folder, outcome = undisturbed
+    assert not outcome.failures
+    assert {row.method for row in outcome.rows} == set(PLAN.methods)
+    for name in ("table.md", "table.tex", "table.csv", "report.html"):
+        assert (folder / name).stat().st_size > 0
+    assert len(list((folder / "runs").glob("*.json"))) == 1
+    assert len(cell_files(folder)) == 9
+
+
+def test_the_same_bit_for_bit_for_any_number_of_jobs(undisturbed, tmp_path):
+    folder, _ = undisturbed
+    for done in run_cells(PLAN.cells(), Store(tmp_path), n_jobs=2):
+        expected = Store(folder).get(done.cell.identity)
+        times = {name for name in expected if name.endswith("seconds")}
+        assert {k: v for k, v in done.result.items() if k not in times} == {
+            k: v for k, v in expected.items() if k not in times
+        }
+
+
+def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
+    folder, _ = undisturbed
+    before = cell_files(folder)
+    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell: pytest.fail("computed again"))
+    assert reproduce(PLAN, folder, figures=False).rows == undisturbed[1].rows
+    assert cell_files(folder) == before
+
+
+def test_killed_at_random_moments_it_ends_with_the_table_of_an_undisturbed_run(undisturbed, tmp_path):
+    words = command_for(tmp_path, n_jobs=2)
+    rng = random.Random(0)
+    n_killed, kept = 0, {}
+    while n_killed < 6:
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            process.wait(timeout=rng.uniform(1.0, 6.0))
+            break  # it was faster
+        except subprocess.TimeoutExpired:
+            # The whole group, or the parent alone, whose workers must then do no harm.
+            (os.killpg if rng.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
+            process.wait()
+            n_killed += 1
+        found = cell_files(tmp_path)
+        assert kept.items() <= found.items()  # nothing finished is lost or computed again
+        kept = found
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    assert n_killed >= 2
+    assert table(tmp_path) == table(undisturbed[0])
+    assert kept.items() <= cell_files(tmp_path).items()
+
+
+def test_two_runs_on_one_store_end_with_the_same_table(undisturbed, tmp_path):
+    words = command_for(tmp_path, n_jobs=1)
+    both = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    assert table(tmp_path) == table(undisturbed[0])
+    assert len(cell_files(tmp_path)) == 9
+
+
+def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, monkeypatch):
+    broken = dataclasses.replace(
+        METHODS["ridge"], steps=[("sklearn.linear_model:RidgeClassifier", {"tol": -1})]
+    )
+    monkeypatch.setitem(METHODS, "ridge", broken)
+    plan = dataclasses.replace(PLAN, select="defaults")
+    outcome = reproduce(plan, tmp_path, figures=False)
+    assert {row.method for row in outcome.rows} == {"crc", "ledl"}
+    assert len(outcome.failures) == 3
+    assert all("digits, ridge, split" in text and "tol" in text for text in outcome.failures)
+    assert "digits, ridge, split 0" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ("crc", "crcc")}, "no method 'crcc'.*crc-regularized"),
+        ({"methods": ()}, "at least one"),
+        ({"datasets": ("digit",)}, "no dataset 'digit'.*yaleb"),
+        ({"select": "test"}, "'cv' or 'defaults'"),
+        ({"n_splits": 0}, "at least 1"),
+        ({"n_per_class": 1}, "select='defaults'"),
+        ({"n_per_class": 500}, "digits, which has 174"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(tmp_path, change, message):
+    plan = dataclasses.replace(PLAN, **change)
+    with pytest.raises(ValueError, match=message):
+        reproduce(plan, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_are_named_with_whom_to_ask(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEDL_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"pie: Ask Carnegie(.|\n)*others are here: digits"):
+        check(Plan(("digits", "pie")))
+
+
+def test_progress_estimates_from_cells_of_the_same_kind():
+    cells = PLAN.cells()
+    progress = Progress(cells, n_jobs=2)
+    assert progress.seconds_left is None
+    assert progress.running == cells[:2]
+    for cell, seconds in zip(cells, [1.0, 2.0, 6.0], strict=False):
+        progress.update(Done(cell, {"seconds": seconds}, seconds=seconds))
+    assert progress.seconds_left == pytest.approx(2 * (1 + 2 + 6) / 2)
+    assert (progress.n_done, progress.n_cells) == (3, 9)
