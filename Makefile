@@ -15,8 +15,8 @@ help:  ## this list
 	$(BIN)/python -m pip install --quiet --editable ".[cli,plots,progress,images,download]" --group dev
 	touch $@
 
-demo: .venv/.ready  ## LEDL on scikit-learn's digits: accuracy, time, pictures
-	$(BIN)/python examples/digits.py
+demo: .venv/.ready  ## all methods on scikit-learn's digits: tables, figures, a report
+	$(BIN)/ledl reproduce --out demo
 
 test: .venv/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow"
@@ -38,5 +38,5 @@ benchcodes: .venv/.ready  ## sparse codes against SPAMS, scikit-learn, celer and
 	$(BIN)/python benchmarks/coding_memory.py
 	$(BIN)/python benchmarks/first_call.py
 
-clean:  ## remove .venv, caches and the demo's pictures
+clean:  ## remove .venv, caches and the demo's results
 	rm -rf .venv .cache demo

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledl import datasets, features
+    from ledl import datasets, experiments, features, plots
     from ledl.coding import CodingInfo, sparse_encode
     from ledl.estimators import (
         KSVD,
@@ -34,7 +34,9 @@ __all__ = [
     "SRCClassifier",
     "__version__",
     "datasets",
+    "experiments",
     "features",
+    "plots",
     "sparse_encode",
 ]
 
@@ -48,7 +50,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in ("datasets", "features"):
+    if name in ("datasets", "experiments", "features", "plots"):
         return import_module(f"ledl.{name}")
     raise AttributeError(f"module 'ledl' has no attribute {name!r}")
 

@@ -198,7 +198,7 @@ def _show(outcome: Outcome, out: Path) -> None:
     console = Console()
     marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # told without colour
     for table in outcome.tables:
-        if table.name == "settings":  # too wide for a terminal; it is in the files
+        if table.name in ("settings", "claims"):  # too wide for a terminal; they are in the files
             continue
         shown = Table(title=table.title, title_justify="left")
         for i, name in enumerate(table.header):

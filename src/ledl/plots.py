@@ -98,7 +98,7 @@ class ConvergenceDisplay:
 
 
 class AtomsDisplay:
-    """Learnt atoms as small pictures, a row for each class; grey is positive, red negative.
+    """Learnt atoms as small pictures, a row for each class: white is positive, red negative, black zero.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class AtomsDisplay:
         mosaic, rows = self._mosaic()
         ax = self.ax_ = _new_axes(ax, (6.4, 6.4 * mosaic.shape[0] / mosaic.shape[1]))
         self.figure_ = ax.figure
-        ax.imshow(mosaic, cmap="RdGy", vmin=-1, vmax=1)
+        ax.imshow(mosaic, cmap=_signed_grey(), vmin=-1, vmax=1)
         height = self.image_shape[0] + 1
         ax.set_yticks(np.arange(len(rows)) * height + height / 2 - 1, labels=rows, fontsize=7)
         ax.set(xticks=[], title="")
@@ -165,6 +165,13 @@ class AtomsDisplay:
                 scaled = atom / max(np.abs(atom).max(), np.finfo(atom.dtype).tiny)
                 mosaic[top : top + height, left : left + width] = scaled
         return mosaic, [str(label) for label in classes]
+
+
+def _signed_grey() -> Any:
+    """Pictures look as they do in grey; what is negative, as no picture is, is red."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("signed grey", ["#ff4d3d", "black", "white"])
 
 
 class CodesDisplay:

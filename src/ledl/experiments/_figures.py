@@ -66,7 +66,7 @@ def draw_all(
     pictures = []
     for drawing in _drawings(plan, results, cells):
         path = folder / f"{drawing.name}.png"
-        drawing.figure.savefig(path, dpi=140)
+        drawing.figure.savefig(path, dpi=140, bbox_inches="tight")
         pictures.append(Picture(drawing.title, drawing.caption, drawing.alt, path))
         watch(drawing.title)
     return pictures
@@ -107,11 +107,16 @@ def _split(dataset: str, n_per_class: int, seed: int = 0) -> tuple[Array, Array]
     return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
 
 
-def _fit(plan: Plan, results: Results, dataset: str, **settings: Any) -> Any:
-    """LEDL on the first split, at the settings it had there."""
+def first_split(plan: Plan, dataset: str) -> tuple[Array, Array]:
+    """Training and test samples of seed 0."""
+    return _split(dataset, plan.n_per_class)
+
+
+def fit_again(plan: Plan, results: Results, dataset: str, method: str, **settings: Any) -> Any:
+    """A method on the first split, at the settings it had there but for those given."""
     data = load_dataset(dataset)
-    train, _ = _split(dataset, plan.n_per_class)
-    model = METHODS["ledl"].make({**results[dataset, "ledl"][0]["settings"], **settings})
+    train, _ = first_split(plan, dataset)
+    model = METHODS[method].make({**results[dataset, method][0]["settings"], **settings})
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(data.data[train], data.target[train])
@@ -139,7 +144,7 @@ def _convergence(plan: Plan, results: Results) -> Drawing:
     figure, axes = _grid(len(plan.studied), 4.4, 3.4)
     ends = []
     for ax, dataset in zip(axes, plan.studied, strict=True):
-        model = _fit(plan, results, dataset, tol=0.0, max_iter=ITERATIONS)
+        model = fit_again(plan, results, dataset, "ledl", tol=0.0, max_iter=ITERATIONS)
         ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
         first, last = model.history_["augmented_objective"][[0, -1]]
         ends.append(f"{DATASET_TITLES[dataset]} from {first:.3g} to {last:.3g}")
@@ -266,18 +271,18 @@ def _samples(plan: Plan, cells: CellResults) -> Iterator[Drawing]:
 
 def _atoms_and_codes(plan: Plan, results: Results, dataset: str) -> Iterator[Drawing]:
     data, title = load_dataset(dataset), DATASET_TITLES[dataset]
-    model = _fit(plan, results, dataset)
+    model = fit_again(plan, results, dataset, "ledl")
     if "images" in data:
         figure = _figure(7, 6)
         AtomsDisplay.from_estimator(model, data.images.shape[1:], ax=figure.subplots())
         yield Drawing(
             f"atoms_{dataset}",
             f"Learnt atoms, {title}",
-            "A row for each of the first classes; grey positive, red negative, each atom scaled for itself.",
+            "A row for each of the first classes; white positive, red negative, each atom scaled for itself.",
             f"Atoms of LEDL as small images: {len(model.components_)} were learnt.",
             figure,
         )
-    _, test = _split(dataset, plan.n_per_class)
+    _, test = first_split(plan, dataset)
     classes = np.unique(data.target)[:N_CODES]
     shown = np.array([test[data.target[test] == label][0] for label in classes])
     figure = _figure(8, 1.1 * len(shown) + 0.4)

@@ -28,6 +28,9 @@ SELECTIONS = {
 }
 
 
+PROSE = ("settings", "claims")  # tables of text, which wraps and is not sorted
+
+
 def write_page(
     plan: Plan,
     results: Results,
@@ -75,13 +78,13 @@ def _lead(plan: Plan, accuracy: Table) -> str:
 
 
 def _table(table: Table, plan: Plan) -> str:
-    sortable = table.name != "settings"
+    sortable = table.name not in PROSE
     head = "".join(
         f'<th scope="col">{f"<button>{escape(name)}</button>" if sortable else escape(name)}</th>'
         for name in table.header
     )
     body = "\n".join(f"<tr>{_row(row)}</tr>" for row in table.rows)
-    kind = "sortable" if sortable else "settings"
+    kind = "sortable" if sortable else "prose"
     hint = " Click on a head to sort." if sortable else ""
     return (
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2>\n<div class="scroll"><table class="{kind}">'

@@ -14,6 +14,7 @@ import numpy as np
 
 from ledl.datasets import available
 from ledl.experiments._cells import Cell, load_dataset
+from ledl.experiments._claims import claims_table
 from ledl.experiments._figures import Picture, draw_all
 from ledl.experiments._methods import DATASET_TITLES, METHODS
 from ledl.experiments._report import remarks, write_page
@@ -87,6 +88,9 @@ def reproduce(
         return Outcome([], [], [], [], failures, None)
     rows = summarise(plan, results)
     made = tables(plan, rows, results)
+    tell("comparing with the paper's claims")
+    claims = claims_table(plan, results)
+    made += [claims] if claims else []
     _write(folder / "table.md", "\n".join(map(to_markdown, made)))
     _write(folder / "table.tex", "\n".join(map(to_latex, made)))
     _write(folder / "table.csv", to_csv(rows))

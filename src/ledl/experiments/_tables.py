@@ -54,7 +54,7 @@ class Row(NamedTuple):
     accuracy_std: float
     paper: float | None
     mark: str
-    rank: float
+    rank: float | None  # none for settings that were not found by the rules of the others
     ledl_minus_this_mean: float | None
     ledl_minus_this_p: float | None
     fit_seconds: float
@@ -81,8 +81,9 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
     rows = []
     for dataset in plan.datasets:
         found = {m: a for m in plan.methods if (a := accuracies(results, dataset, m)) is not None}
-        ranks = dict(zip(found, rankdata([-a.mean() for a in found.values()]), strict=True))
-        marks = _marks(found)
+        ranked = {m: a for m, a in found.items() if METHODS[m].fixed is None}
+        ranks = dict(zip(ranked, map(float, rankdata([-a.mean() for a in ranked.values()])), strict=True))
+        marks = _marks(ranked)
         for method, values in found.items():
             versus = found.get("ledl") if method != "ledl" else None
             runs = results[dataset, method]
@@ -94,8 +95,8 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
                     float(values.mean()),
                     float(values.std(ddof=1)) if len(values) > 1 else 0.0,
                     PAPER_TABLE.get(dataset, {}).get(METHODS[method].column),
-                    marks[method],
-                    float(ranks[method]),
+                    marks.get(method, ""),
+                    ranks.get(method),
                     None if versus is None else float((versus - values).mean()),
                     None if versus is None else paired_test(versus, values),
                     float(np.median([run["fit_seconds"] for run in runs])),
@@ -164,13 +165,15 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
         f"{MARKS} a paired t-test over the splits does not tell from it (p > {LEVEL}). "
     )
     if len(plan.datasets) > 1:
-        note += "The rank is among the methods that have all datasets."
+        note += "The rank is among the methods that have all datasets. "
+    if "ledl-paper" in plan.methods:
+        note += "The paper's own weights, which it adjusted for the highest rates, are reported, not ranked."
     return Table("accuracy", "Accuracy, %", header, body, note.strip())
 
 
 def mean_ranks(plan: Plan, rows: Sequence[Row]) -> dict[str, float]:
     """Over the datasets, among the methods that were run on all of them."""
-    means = {(row.dataset, row.method): row.accuracy_mean for row in rows}
+    means = {(row.dataset, row.method): row.accuracy_mean for row in rows if row.rank is not None}
     complete = [m for m in plan.methods if all((d, m) in means for d in plan.datasets)]
     if not complete:
         return {}
