@@ -119,13 +119,14 @@ _ALL = [
         {"ridgeclassifier__alpha": _powers(*range(2, -10, -1))},
     ),
     # With fewer samples than features LDA needs shrinkage, and d^3 operations unless it is given the
-    # coordinates of the samples in their own span.
+    # coordinates of the samples in their own span; without directions that are rounding, which shrinkage="auto"
+    # would scale up.
     Method(
         "lda",
         "LDA, shrinkage",
         _classic(
             "discriminant_analysis:LinearDiscriminantAnalysis",
-            ("sklearn.decomposition:PCA", {"n_components": 1 - 1e-9, "svd_solver": "full"}),
+            ("sklearn.decomposition:PCA", {"n_components": 0.999999, "svd_solver": "full"}),
             solver="lsqr",
             shrinkage="auto",
         ),
