@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import ParameterGrid, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.utils import Bunch
 
@@ -66,6 +66,21 @@ def test_accuracy_and_choice_are_those_of_a_plain_loop():
     right = RidgeClassifier(alpha=best).fit(X[train], y[train]).predict(X[test]) == y[test]
     assert result["accuracy"] == pytest.approx(right.mean(), abs=2 / len(test))  # float32 against float64
     assert result["n_test"] == len(test) == len(result["predicted"])
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if METHODS[m].isotropic and METHODS[m].covers("digits")])
+def test_a_rotation_of_the_samples_changes_nothing_for_methods_that_say_so(method):
+    """What lets cross-validation run in the span of the training samples."""
+    data = load_dataset("digits")
+    train, test = next(few_shot_splits(data.target, n_per_class=3))
+    X = data.data.astype(np.float64)
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((X.shape[1],) * 2))[0]
+    settings = ParameterGrid(dict(METHODS[method].grid))[0]
+    labels = [
+        METHODS[method].make(settings, 0).fit(Y[train], data.target[train]).predict(Y[test])
+        for Y in (X, X @ rotation)
+    ]
+    assert np.mean(labels[0] == labels[1]) > 0.995
 
 
 @pytest.mark.parametrize("method", ["ledl", "crc", "logistic"])

@@ -26,6 +26,7 @@ class Method:
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     column: str = ""  # in the paper's table 1
     fixed: Mapping[str, Settings] | None = None  # by dataset, in place of any selection
+    isotropic: bool = True  # at the settings of its grid it sees nothing of samples but their inner products
 
     def covers(self, dataset: str) -> bool:
         """Whether there are settings for that dataset."""
@@ -137,6 +138,7 @@ _ALL = [
         "nearest neighbour",
         _classic("neighbors:KNeighborsClassifier", n_neighbors=1),
         {"kneighborsclassifier__metric": ["euclidean", "manhattan"]},
+        isotropic=False,
     ),
 ]
 METHODS = {method.name: method for method in _ALL}
