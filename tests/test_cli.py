@@ -40,10 +40,11 @@ def test_version_and_no_command():
 
 
 def test_a_table_for_people(tmp_path):
-    done = run("reproduce", *QUICK, "--out", tmp_path)
+    out = tmp_path / "my [x] résults"
+    done = run("reproduce", *QUICK, "--methods", "crc, 1-nn,", "--out", out)
     assert done.returncode == 0, done.stderr
     assert "nearest neighbour" in done.stdout
-    assert str(tmp_path / "report.html") in done.stdout
+    assert str(out / "report.html") in done.stdout
 
 
 def test_json_for_machines_is_all_of_stdout(tmp_path):
@@ -57,6 +58,9 @@ def test_json_for_machines_is_all_of_stdout(tmp_path):
     ("words", "message"),
     [
         (["reproduce", "faces"], "no dataset 'faces'"),
+        (["reproduce", "[/red]"], "no dataset '[/red]'"),
+        (["reproduce", "--methods", ""], "at least one"),
+        (["reproduce", "--methods", "ledl-paper"], "nothing to run"),
         (["reproduce", "--methods", "svm"], "no method 'svm'"),
         (["reproduce", "--splits", "0"], "than or equal to 1"),
         (["reproduce", "--select", "test"], "'cv', 'defaults'"),
@@ -72,11 +76,13 @@ def test_errors_say_what_to_do_and_write_nothing(tmp_path, words, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_a_file_is_refused(tmp_path):
+@pytest.mark.parametrize(("folder", "message"), [("out", "is a file"), ("out/sub", "Choose another folder")])
+def test_a_folder_that_cannot_be_is_refused(tmp_path, folder, message):
     (tmp_path / "out").write_text("")
-    done = run("reproduce", *QUICK, "--out", tmp_path / "out")
+    done = run("reproduce", *QUICK, "--out", tmp_path / folder)
     assert done.returncode == 2
-    assert "is a file" in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

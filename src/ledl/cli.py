@@ -91,7 +91,7 @@ def reproduce(
         ),
     ] = Select.cv,
     n_per_class: Annotated[int, typer.Option(min=1, help="Training samples of each class.")] = 5,
-    splits: Annotated[int, typer.Option(min=1, help="Random splits, seeds 0, 1, ...")] = 8,
+    splits: Annotated[int, typer.Option(min=1, max=1000, help="Random splits, seeds 0, 1, ...")] = 8,
     jobs: Annotated[
         int, typer.Option(min=0, help="Processes; 0: one for each core. The results do not depend on it.")
     ] = 0,
@@ -110,39 +110,39 @@ def reproduce(
     from ledl.experiments import Plan
 
     console = Console(stderr=True)
-    chosen = tuple(METHODS) if methods == "all" else tuple(name.strip() for name in methods.split(","))
-    plan = Plan(_expand(datasets or ["digits"]), chosen, select.value, n_per_class, splits)
+    plan = Plan(
+        _expand(datasets or ["digits"], "paper", PAPER_DATASETS),
+        _expand(methods.split(","), "all", tuple(METHODS)),
+        select.value,
+        n_per_class,
+        splits,
+    )
     outcome = _reproduce(plan, out, jobs or os.cpu_count() or 1, figures, console)
     if as_json:
-        typer.echo(json.dumps(_as_json(outcome)))
+        typer.echo(json.dumps(_as_json(outcome), allow_nan=False))
     else:
         _show(outcome, out)
     if outcome.failures:
         raise typer.Exit(1)
 
 
-def _expand(datasets: list[str]) -> tuple[str, ...]:
-    """The datasets by name; *paper* stands for several."""
-    names = [name for given in datasets for name in (PAPER_DATASETS if given == "paper" else [given])]
-    return tuple(dict.fromkeys(names))
+def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str, ...]:
+    """Names, each once; one of them may stand for several."""
+    names = [name.strip() for name in given if name.strip()]
+    return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
 
 
 def _reproduce(plan: Plan, out: Path, jobs: int, figures: bool, console: Console) -> Outcome:
-    import importlib.util
-
     from ledl.experiments import reproduce
 
-    if figures and importlib.util.find_spec("matplotlib") is None:
-        console.print("[red]Figures need matplotlib: pip install 'ledl\\[plots]'; or use --no-figures.[/red]")
-        raise typer.Exit(2)
     try:
         with _progress(console) as (watch, tell):
             return reproduce(plan, out, n_jobs=jobs, figures=figures, watch=watch, tell=tell)
     except KeyboardInterrupt:
-        console.print(f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
+        _say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
-    except (ValueError, FileNotFoundError, ImportError, PermissionError) as error:
-        console.print(f"[red]{type(error).__name__}[/red]:", str(error), markup=True, highlight=False)
+    except (ValueError, OSError, ImportError) as error:
+        _say(console, f"{type(error).__name__}: {error}", style="red")
         raise typer.Exit(2) from None
 
 
@@ -206,16 +206,21 @@ def _show(outcome: Outcome, out: Path) -> None:
         for row in table.rows:
             shown.add_row(*(Text(marks[entry.mark][0] + entry.text, marks[entry.mark][1]) for entry in row))
         console.print(shown)
-        console.print(table.note, style="dim", highlight=False)
+        _say(console, table.full_note("*", "~"), style="dim")
     for text in outcome.remarks:
-        console.print(f"Remark: {text}", highlight=False, markup=False)
+        _say(console, f"Remark: {text}")
     for text in outcome.failures:
-        console.print(f"Failed: {text}", style="red", highlight=False, markup=False)
+        _say(console, f"Failed: {text}", style="red")
     if outcome.report:
-        console.print(f"\nReport:  {outcome.report.resolve()}", highlight=False, soft_wrap=True)
-        console.print(f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)", highlight=False, soft_wrap=True)
+        _say(console, f"\nReport:  {outcome.report.resolve()}")
+        _say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)")
     if outcome.pictures:
-        console.print(f"Figures: {out.resolve() / 'figures'}", highlight=False, soft_wrap=True)
+        _say(console, f"Figures: {out.resolve() / 'figures'}")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class ConvergenceDisplay:
                 values = _total(np.asarray(self.history[key], dtype=float))
                 known = np.flatnonzero(np.isfinite(values))
                 ax.plot(known + 1, values[known], label=label, **style)
-        ax.set(xlabel="iteration", yscale="log", title=self.name)
+        ax.set(xlabel="iteration", ylabel="objective", yscale="log", title=self.name)
         ax.grid(alpha=0.25)
         ax.legend(fontsize=7, loc="best")
         return self

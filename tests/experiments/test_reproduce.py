@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_killed_at_random_moments_it_ends_with_the_table_of_an_undisturbed_run(u
     while n_killed < 6:
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
-            process.wait(timeout=rng.uniform(1.0, 6.0))
+            process.wait(timeout=rng.uniform(1.5, 6.0))
             break  # it was faster
         except subprocess.TimeoutExpired:
             # The whole group, or the parent alone, whose workers must then do no harm.
@@ -87,7 +88,7 @@ def test_killed_at_random_moments_it_ends_with_the_table_of_an_undisturbed_run(u
         assert kept.items() <= found.items()  # nothing finished is lost or computed again
         kept = found
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=300)
-    assert n_killed >= 2
+    assert n_killed >= 1  # a machine so fast that it is never killed proves nothing
     assert table(tmp_path) == table(undisturbed[0])
     assert kept.items() <= cell_files(tmp_path).items()
 
@@ -123,6 +124,7 @@ def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, mon
         ({"n_splits": 0}, "at least 1"),
         ({"n_per_class": 1}, "select='defaults'"),
         ({"n_per_class": 500}, "digits, which has 174"),
+        ({"methods": ("ledl-paper",)}, "nothing to run: ledl-paper.*only for yaleb"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(tmp_path, change, message):
@@ -138,12 +140,47 @@ def test_missing_data_are_named_with_whom_to_ask(tmp_path, monkeypatch):
         check(Plan(("digits", "pie")))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    """Or whoever reads their output would wait for ever."""
+    words = [sys.executable, "-m", "ledl", "reproduce", "--jobs", "2", "--no-figures", "--out", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not cell_files(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell: pytest.fail("worked"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"out='.*file/sub' cannot be written to.*Choose another"):
+        reproduce(PLAN, tmp_path / "file" / "sub", figures=False)
+
+
+def test_foreign_run_records_do_no_harm(undisturbed):
+    folder, _ = undisturbed
+    for name, text in [("zz1", "{"), ("zz2", '{"options": "foreign"}')]:
+        (folder / "runs" / f"{name}.json").write_text(text)
+    page = reproduce(PLAN, folder, figures=False).report.read_text()
+    assert "foreign" not in page
+    assert "&quot;n_per_class&quot;: 3" in page
+
+
+def test_figures_without_matplotlib_are_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"ledl\[plots\]"):
+        reproduce(PLAN, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_progress_estimates_from_cells_of_the_same_kind():
     cells = PLAN.cells()
     progress = Progress(cells, n_jobs=2)
     assert progress.seconds_left is None
     assert progress.running == cells[:2]
     for cell, seconds in zip(cells, [1.0, 2.0, 6.0], strict=False):
-        progress.update(Done(cell, {"seconds": seconds}, seconds=seconds))
+        progress.update(Done(cell, {"seconds": seconds}))
     assert progress.seconds_left == pytest.approx(2 * (1 + 2 + 6) / 2)
     assert (progress.n_done, progress.n_cells) == (3, 9)

@@ -25,11 +25,12 @@ ACCURACIES = {
     ("usps", "ledl"): [0.80, 0.81, 0.82, 0.83],
     ("usps", "src"): [0.80, 0.82, 0.81, 0.83],
     ("usps", "crc"): [0.70, 0.71, 0.72, 0.74],
+    ("usps", "ridge"): [0.79, 0.82, 0.80, 0.83],
     ("yaleb", "ledl"): [0.60, 0.61, 0.62, 0.63],
     ("yaleb", "src"): [0.70, 0.71, 0.72, 0.74],
     ("yaleb", "crc"): [0.65, 0.65, 0.66, 0.66],
 }
-PLAN = Plan(("usps", "yaleb"), ("src", "crc", "ledl"), n_splits=4)
+PLAN = Plan(("usps", "yaleb"), ("src", "crc", "ledl", "ridge"), n_splits=4)
 
 
 def run(accuracy):
@@ -57,6 +58,7 @@ def test_paired_test_agrees_with_all_permutations_of_signs():
 def test_paired_test_without_spread_or_splits():
     assert paired_test(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == 1.0
     assert paired_test(np.array([1.0, 2.0]), np.array([0.5, 1.5])) == 0.0
+    assert paired_test(np.array([0.1 + 0.2, 1.0]), np.array([0.3, 1.0])) == 1.0
     assert paired_test(np.array([1.0]), np.array([2.0])) is None
 
 
@@ -65,9 +67,10 @@ def test_rows_have_means_marks_ranks_and_the_paper():
     assert row.accuracy_mean == pytest.approx(81.5)
     assert row.accuracy_std == pytest.approx(np.std([80, 81, 82, 83], ddof=1))
     assert row.paper == PAPER_TABLE["usps"]["LEDL"] == 81.1
-    assert [BY_KEY["usps", m].mark for m in ("src", "ledl", "crc")] == [BEST, WITHIN_NOISE, ""]
+    assert [BY_KEY["usps", m].mark for m in ("src", "ledl", "crc")] == [BEST, BEST, ""]  # equal means
     assert [BY_KEY["yaleb", m].mark for m in ("ledl", "src", "crc")] == ["", BEST, ""]
-    assert [BY_KEY["usps", m].rank for m in ("ledl", "src", "crc")] == [1.5, 1.5, 3.0]
+    assert BY_KEY["usps", "ridge"].mark == WITHIN_NOISE
+    assert [BY_KEY["usps", m].rank for m in ("ledl", "src", "ridge", "crc")] == [1.5, 1.5, 3.0, 4.0]
     assert mean_ranks(PLAN, ROWS) == {"src": 1.25, "crc": 2.5, "ledl": 2.25}
 
 
@@ -106,9 +109,40 @@ def test_latex_has_equal_rows_and_no_bare_specials():
         body = [line for line in text.splitlines() if line.endswith("\\\\")]
         assert len(body) == len(table.rows) + 1
         assert {line.count("&") for line in body} == {len(table.header) - 1}
-        assert not re.search(r"(?<!\\)[%#_]", text)
+        assert not re.search(r"(?<!\\)[%#_~^]", text)
         assert text.count("{") == text.count("}")
     assert r"\textbf{" in to_latex(tables(PLAN, ROWS, RESULTS)[0])
+
+
+def test_the_paper_is_quoted_for_its_own_protocol_only():
+    plan = Plan(("usps",), ("src", "ledl"), n_per_class=3, n_splits=4)
+    rows = summarise(plan, RESULTS)
+    assert {row.paper for row in rows} == {None}
+    assert "paper" not in tables(plan, rows, RESULTS)[0].note
+
+
+def test_one_split_has_neither_spread_nor_test():
+    plan = Plan(("usps",), ("src", "ledl"), n_splits=1)
+    results = {key: runs[:1] for key, runs in RESULTS.items()}
+    rows = summarise(plan, results)
+    assert [row.accuracy_std for row in rows] == [None, None]
+    text = to_markdown(tables(plan, rows, results)[0])
+    assert "One random split." in text
+    assert "±" not in text
+    assert "| SRC | **80.0 (78.4)** | +0.0 |" in text
+
+
+def test_weights_from_the_paper_are_neither_ranked_nor_marked():
+    results = {**RESULTS, ("usps", "ledl-paper"): [run(0.99)] * 4}
+    plan = Plan(("usps",), ("src", "ledl-paper"), n_splits=4)
+    rows = summarise(plan, results)
+    assert [(row.method, row.mark, row.rank) for row in rows] == [("src", BEST, 1.0), ("ledl-paper", "", None)]
+
+
+def test_chosen_settings_are_counted():
+    table = tables(PLAN, ROWS, RESULTS)[-1]
+    assert table.name == "settings"
+    assert table.rows[0][1].text == "alpha 2^-8 (x4)"
 
 
 def test_one_dataset_makes_one_table():

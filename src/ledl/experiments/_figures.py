@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+from sklearn.metrics import ConfusionMatrixDisplay
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
-from ledl.datasets import few_shot_splits
+from ledl.experiments._again import ITERATIONS, confusion, converging, first_split, fit_again
 from ledl.experiments._cells import Cell, load_dataset
 from ledl.experiments._methods import DATASET_TITLES, METHODS
-from ledl.experiments._run import SAMPLED, SAMPLES_PER_CLASS, STUDY_SPLITS, WEIGHT_VALUES, Plan
+from ledl.experiments._run import SAMPLED, STUDY_SPLITS, WEIGHT_VALUES, Plan, samples_per_class
 from ledl.experiments._tables import Results
+from ledl.files import write_atomically
 from ledl.plots import AccuracyDisplay, AtomsDisplay, CodesDisplay, ConvergenceDisplay, ExamplesDisplay
 
 # Confusion matrices of so many of the first classes, where there are too many to see.
@@ -25,7 +25,6 @@ MAX_CLASSES = 20
 CONFUSED = ("digits", "yaleb", "ucmerced", "caltech101_pyramid")
 CONFUSED_METHODS = ("ledl", "lcksvd")
 N_CODES = 5
-ITERATIONS = 100  # of the convergence curves, as many as the paper speaks of
 WEIGHT_LABELS = {
     "label_weight": r"$\lambda$, label_weight",
     "code_weight": r"$\omega$, code_weight",
@@ -36,12 +35,13 @@ CellResults = Mapping[Cell, Mapping[str, Any]]
 
 
 class Picture(NamedTuple):
-    """A figure on disk: what it is called, what it shows in words, where it lies."""
+    """A figure on disk: what it is called, what it shows in words, where it lies, and its bytes."""
 
     title: str
     caption: str
     alt: str
     path: Path
+    png: bytes
 
 
 class Drawing(NamedTuple):
@@ -66,8 +66,10 @@ def draw_all(
     pictures = []
     for drawing in _drawings(plan, results, cells):
         path = folder / f"{drawing.name}.png"
-        drawing.figure.savefig(path, dpi=140, bbox_inches="tight")
-        pictures.append(Picture(drawing.title, drawing.caption, drawing.alt, path))
+        image = io.BytesIO()
+        drawing.figure.savefig(image, dpi=140, bbox_inches="tight", format="png")
+        write_atomically(path, lambda file, image=image: file.write(image.getvalue()))  # type: ignore[misc]
+        pictures.append(Picture(drawing.title, drawing.caption, drawing.alt, path, image.getvalue()))
         watch(drawing.title)
     return pictures
 
@@ -92,34 +94,17 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _grid(n: int, width: float, height: float, n_columns: int = 3) -> tuple[Any, list[Any]]:
+def _grid(
+    n: int, width: float, height: float, n_columns: int = 3, sharey: bool = False
+) -> tuple[Any, list[Any]]:
     """A figure and n axes in it."""
     n_columns = min(n, n_columns)
     n_rows = -(-n // n_columns)
     figure = _figure(width * n_columns, height * n_rows)
-    axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=sharey).ravel()
     for ax in axes[n:]:
         ax.remove()
     return figure, list(axes[:n])
-
-
-def _split(dataset: str, n_per_class: int, seed: int = 0) -> tuple[Array, Array]:
-    return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
-
-
-def first_split(plan: Plan, dataset: str) -> tuple[Array, Array]:
-    """Training and test samples of seed 0."""
-    return _split(dataset, plan.n_per_class)
-
-
-def fit_again(plan: Plan, results: Results, dataset: str, method: str, **settings: Any) -> Any:
-    """A method on the first split, at the settings it had there but for those given."""
-    data = load_dataset(dataset)
-    train, _ = first_split(plan, dataset)
-    model = METHODS[method].make({**results[dataset, method][0]["settings"], **settings})
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(data.data[train], data.target[train])
 
 
 def _examples(plan: Plan) -> Iterator[Drawing]:
@@ -134,7 +119,8 @@ def _examples(plan: Plan) -> Iterator[Drawing]:
     yield Drawing(
         "examples",
         "Example images",
-        "The first image of each of the first classes. The other datasets come as features of images.",
+        "The first image of each of the first classes."
+        + ("" if len(shown) == len(plan.datasets) else " The other datasets come as features of images."),
         f"One image of each of the first classes of {titles}.",
         figure,
     )
@@ -144,7 +130,7 @@ def _convergence(plan: Plan, results: Results) -> Drawing:
     figure, axes = _grid(len(plan.studied), 4.4, 3.4)
     ends = []
     for ax, dataset in zip(axes, plan.studied, strict=True):
-        model = fit_again(plan, results, dataset, "ledl", tol=0.0, max_iter=ITERATIONS)
+        model = converging(plan, results, dataset)
         ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
         first, last = model.history_["augmented_objective"][[0, -1]]
         ends.append(f"{DATASET_TITLES[dataset]} from {first:.3g} to {last:.3g}")
@@ -169,7 +155,7 @@ def _confusion(plan: Plan, results: Results, dataset: str) -> Drawing:
         shares = confusion(plan, results, dataset, method)[:n_shown, :n_shown]
         display = ConfusionMatrixDisplay(np.round(100 * shares).astype(int), display_labels=names)
         display.plot(ax=ax, cmap="Blues", colorbar=False, xticks_rotation="vertical", values_format="d",
-                     text_kw={"fontsize": 6})  # fmt: skip
+                     text_kw={"fontsize": 7}, im_kw={"vmin": 0, "vmax": 100})  # fmt: skip
         for text, share in zip(display.text_.ravel(), shares.ravel(), strict=True):
             text.set_visible(share >= 0.005)
         ax.set_title(METHODS[method].title)
@@ -184,17 +170,6 @@ def _confusion(plan: Plan, results: Results, dataset: str) -> Drawing:
         f"Two confusion matrices side by side; means of the diagonals: {', '.join(diagonals)}.",
         figure,
     )
-
-
-def confusion(plan: Plan, results: Results, dataset: str, method: str) -> Array:
-    """Shares of the test samples of each class, summed over the splits: rows true, columns predicted."""
-    target = load_dataset(dataset).target
-    labels = np.unique(target)
-    counts = sum(
-        confusion_matrix(target[_split(dataset, plan.n_per_class, seed)[1]], run["predicted"], labels=labels)
-        for seed, run in enumerate(results[dataset, method])
-    )
-    return np.asarray(counts / np.maximum(np.sum(counts, axis=1, keepdims=True), 1))
 
 
 def _accuracies(groups: Sequence[Sequence[Cell]], cells: CellResults) -> Array | None:
@@ -215,7 +190,7 @@ def _weights(plan: Plan, cells: CellResults) -> Iterator[Drawing]:
     }
     if not all(curves.values()):
         return
-    figure, axes = _grid(len(curves), 4.4, 3.6)
+    figure, axes = _grid(len(curves), 4.4, 3.6, sharey=True)
     defaults = METHODS["ledl"].make().get_params()
     for ax, (weight, accuracies) in zip(axes, curves.items(), strict=True):
         mark = defaults[weight]
@@ -256,7 +231,8 @@ def _samples(plan: Plan, cells: CellResults) -> Iterator[Drawing]:
         return
     figure, axes = _grid(len(curves), 4.4, 3.6)
     for ax, (dataset, accuracies) in zip(axes, curves.items(), strict=True):
-        display = AccuracyDisplay(SAMPLES_PER_CLASS, accuracies, xlabel="training samples a class", base=0)
+        values = samples_per_class(dataset)
+        display = AccuracyDisplay(values, accuracies, xlabel="training samples a class", base=0)
         display.plot(ax)
         ax.set_title(DATASET_TITLES[dataset])
     ranges = "; ".join(f"{DATASET_TITLES[d]}: {_ranges(found)}" for d, found in curves.items())
@@ -264,7 +240,7 @@ def _samples(plan: Plan, cells: CellResults) -> Iterator[Drawing]:
         "samples",
         "Accuracy over the number of training samples",
         f"Every method at its defaults; {_few_splits(plan)}.",
-        f"From {SAMPLES_PER_CLASS[0]} to {SAMPLES_PER_CLASS[-1]} samples a class. {ranges}.",
+        f"Accuracy over the number of training samples a class. {ranges}.",
         figure,
     )
 
@@ -287,7 +263,8 @@ def _atoms_and_codes(plan: Plan, results: Results, dataset: str) -> Iterator[Dra
     shown = np.array([test[data.target[test] == label][0] for label in classes])
     figure = _figure(8, 1.1 * len(shown) + 0.4)
     axes = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
-    display = CodesDisplay.from_estimator(model, data.data[shown], data.target[shown], axes=axes)
+    with threadpool_limits(1):
+        display = CodesDisplay.from_estimator(model, data.data[shown], data.target[shown], axes=axes)
     own = model.atom_classes_[None] == data.target[shown][:, None]
     share = np.abs(display.codes[own]).sum() / max(np.abs(display.codes).sum(), 1e-12)
     yield Drawing(

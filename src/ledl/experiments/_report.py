@@ -10,11 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 import ledl
-from ledl.experiments._cells import HELD_OUT_SAMPLES, N_FOLDS, dataset_digest, load_dataset
+from ledl.experiments._cells import COMPARED_SAMPLES, HELD_OUT_SAMPLES, N_FOLDS, dataset_digest, load_dataset
 from ledl.experiments._figures import Picture
 from ledl.experiments._methods import DATASET_TITLES, METHODS
 from ledl.experiments._run import Plan
-from ledl.experiments._tables import BEST, WITHIN_NOISE, Entry, Results, Table, describe
+from ledl.experiments._tables import BEST, WITHIN_NOISE, Entry, Results, Table
 
 PROTOCOL = (
     "Seed s draws split s: of each class {n_per_class} random samples are trained on, all others are test "
@@ -33,19 +33,20 @@ PROSE = ("settings", "claims")  # tables of text, which wraps and is not sorted
 
 def write_page(
     plan: Plan,
-    results: Results,
     tables: Sequence[Table],
     pictures: Sequence[Picture],
+    said: Sequence[str],
     failures: Sequence[str],
-    records: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+    n_starts: int,
     command: str,
 ) -> str:
-    """The page's text."""
+    """The page's text; `said` are remarks."""
     titles = ", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets)
     sections = [_table(table, plan) for table in tables]
-    sections += [_remarks(plan, results, failures)]
+    sections += [_remarks(said, failures)]
     sections += [_figures(pictures)] if pictures else []
-    sections += [_how(plan, records, command)]
+    sections += [_how(plan, record, n_starts, command)]
     links = [(table.name, table.title) for table in tables] + [("remarks", "Remarks")]
     links += ([("figures", "Figures")] if pictures else []) + [("how", "What was run")]
     menu = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in links)
@@ -72,16 +73,16 @@ def _lead(plan: Plan, accuracy: Table) -> str:
         marked = {mark: [row[0].text for row in accuracy.rows if row[column].mark == mark] for mark in
                   (BEST, WITHIN_NOISE)}  # fmt: skip
         if marked[BEST]:
-            level = f", level with {len(marked[WITHIN_NOISE])} others" if marked[WITHIN_NOISE] else ""
-            parts.append(f"{DATASET_TITLES[dataset]}: {marked[BEST][0]}{level}")
-    return f"Highest mean accuracy. {'; '.join(parts)}."
+            n_level = len(marked[WITHIN_NOISE])
+            level = f", not told from {n_level} other{'s' * (n_level > 1)}" if n_level else ""
+            parts.append(f"{DATASET_TITLES[dataset]}: {' and '.join(marked[BEST])}{level}")
+    return f"Highest mean accuracy: {'; '.join(parts)}." if parts else "Nothing was ranked."
 
 
 def _table(table: Table, plan: Plan) -> str:
     sortable = table.name not in PROSE
     head = "".join(
-        f'<th scope="col">{f"<button>{escape(name)}</button>" if sortable else escape(name)}</th>'
-        for name in table.header
+        _head(name, table) if sortable else f'<th scope="col">{escape(name)}</th>' for name in table.header
     )
     body = "\n".join(f"<tr>{_row(row)}</tr>" for row in table.rows)
     kind = "sortable" if sortable else "prose"
@@ -89,8 +90,15 @@ def _table(table: Table, plan: Plan) -> str:
     return (
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2>\n<div class="scroll"><table class="{kind}">'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
-        f'<p class="note">{escape(table.note)}{hint}</p></section>'
+        f'<p class="note">{escape(table.full_note("Bold", "underlined"))}{hint}</p></section>'
     )
+
+
+def _head(name: str, table: Table) -> str:
+    """A column's head; the first click shows first what a reader looks for."""
+    up = table.smaller_first or name in ("method", "mean rank", "fit / predict, s")
+    order = "ascending" if up else "descending"
+    return f'<th scope="col" data-first="{order}"><button type="button">{escape(name)}</button></th>'
 
 
 def _row(row: Sequence[Entry]) -> str:
@@ -106,11 +114,10 @@ def _row(row: Sequence[Entry]) -> str:
 def _figures(pictures: Sequence[Picture]) -> str:
     parts = []
     for picture in pictures:
-        data = base64.b64encode(picture.path.read_bytes()).decode()
-        narrow = ' class="narrow"' if picture.path.stem.startswith("atoms") else ""
+        data = base64.b64encode(picture.png).decode()
         parts.append(
-            f'<figure{narrow}><h3>{escape(picture.title)}</h3><img alt="{escape(picture.alt)}" '
-            f'src="data:image/png;base64,{data}"><figcaption>{escape(picture.caption)}</figcaption></figure>'
+            f'<figure><h3>{escape(picture.title)}</h3><div class="scroll"><img alt="{escape(picture.alt)}" '
+            f'src="data:image/png;base64,{data}"></div><figcaption>{escape(picture.caption)}</figcaption></figure>'
         )
     return f'<section id="figures"><h2>Figures</h2>\n{"".join(parts)}</section>'
 
@@ -122,13 +129,21 @@ def remarks(plan: Plan, results: Results) -> list[str]:
         where = f"{METHODS[method].title} on {DATASET_TITLES[dataset]}"
         agreement = [run["agreement"] for run in runs if "agreement" in run]
         if agreement:
-            settings = describe({k: v for k, v in runs[0]["settings"].items() if k == "transform_tol"})
-            share = 100 * sum(agreement) / len(agreement)
-            found.append(f"{where}: codes at {settings}; {share:.1f} % of 200 labels are those of 1e-06.")
+            tol, share = runs[0]["settings"]["transform_tol"], 100 * sum(agreement) / len(agreement)
+            default = METHODS[method].make().transform_tol
+            found.append(
+                f"{where}: codes to a gap of {tol:g}; of {COMPARED_SAMPLES} labels a split {share:.1f} % are "
+                f"those at {default:g}."
+            )
         n_warned = sum(bool(run["warnings"]) for run in runs)
         if n_warned:
             names = sorted({name for run in runs for name in run["warnings"]})
             found.append(f"{where}: {', '.join(names)} in {n_warned} of {len(runs)} splits.")
+    makers = {json.dumps(run.get("made_by", {}), sort_keys=True) for runs in results.values() for run in runs}
+    if len(makers) > 1:
+        found.append(
+            f"Cells were computed by {len(makers)} different commits or sets of packages; each says by which."
+        )
     for dataset in plan.datasets:
         shared = next((runs for (name, _), runs in results.items() if name == dataset), ())
         counts = [(seed, run["n_shared"]) for seed, run in enumerate(shared) if run["n_shared"]]
@@ -139,23 +154,25 @@ def remarks(plan: Plan, results: Results) -> list[str]:
     return found
 
 
-def _remarks(plan: Plan, results: Results, failures: Sequence[str]) -> str:
-    lines = "".join(f"<li>{escape(text)}</li>" for text in remarks(plan, results)) or "<li>None.</li>"
+def _remarks(said: Sequence[str], failures: Sequence[str]) -> str:
+    lines = "".join(f"<li>{escape(text)}</li>" for text in said) or "<li>None.</li>"
     failed = "".join(f"<li>{escape(text)}</li>" for text in failures)
     failed = f'<h3>Failed</h3><ul class="failures">{failed}</ul>' if failures else ""
     return f'<section id="remarks"><h2>Remarks</h2><ul>{lines}</ul>{failed}</section>'
 
 
-def _how(plan: Plan, records: Sequence[Mapping[str, Any]], command: str) -> str:
+def _how(plan: Plan, record: Mapping[str, Any], n_starts: int, command: str) -> str:
     text = PROTOCOL.format(n_per_class=plan.n_per_class, selection=SELECTIONS[plan.select])
     datasets = "".join(_dataset(name) for name in plan.datasets)
     methods = "".join(_method(name, plan.select) for name in plan.methods)
-    record = escape(json.dumps(records[-1], indent=2))
-    earlier = f"<p>{len(records) - 1} earlier starts are recorded beside it.</p>" if len(records) > 1 else ""
+    text_of_record = escape(json.dumps(record, indent=2))
+    others = (
+        f"<p>{n_starts - 1} other starts in this folder have records of their own.</p>" if n_starts > 1 else ""
+    )
     return (
         f'<section id="how"><h2>What was run, and how to run it again</h2><pre>{escape(command)}</pre>'
         f"<p>{escape(text)}</p><h3>Datasets</h3><dl>{datasets}</dl><h3>Methods</h3><dl>{methods}</dl>"
-        f"<h3>Run record</h3><pre>{record}</pre>{earlier}</section>"
+        f"<h3>Run record</h3><pre>{text_of_record}</pre>{others}</section>"
     )
 
 

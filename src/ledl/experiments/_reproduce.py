@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import importlib.util
 import os
 import shlex
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ledl.datasets import available
-from ledl.experiments._cells import Cell, load_dataset
+from ledl.experiments._cells import Cell, dataset_digest, load_dataset
 from ledl.experiments._claims import claims_table
 from ledl.experiments._figures import Picture, draw_all
-from ledl.experiments._methods import DATASET_TITLES, METHODS
-from ledl.experiments._report import remarks, write_page
+from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_DATASETS
+from ledl.experiments._report import PROSE, remarks, write_page
 from ledl.experiments._run import Plan, Progress, run_cells
 from ledl.experiments._store import Store
 from ledl.experiments._tables import (
@@ -77,13 +78,17 @@ def reproduce(
         ``rows`` (a method on a dataset each), ``tables``, ``pictures``, ``remarks``, ``failures`` (cells that
         raised an error), and ``report``, the path of the page.
     """
-    check(plan)
-    folder = Path(out)
+    check(plan, figures)
+    folder = _usable(out)
     store = Store(folder)
-    store.write_run_record({**asdict(plan), "n_jobs": n_jobs, "figures": figures})
+    digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
+    options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
+    record = store.write_run_record(
+        {**options, "command": command(plan, out, n_jobs, figures), "data": digests}
+    )
     store.sweep()
     known, failures = _run(plan, store, n_jobs, figures, watch)
-    results = _by_method(plan, known)
+    results = _complete(plan, known)
     if not results:
         return Outcome([], [], [], [], failures, None)
     rows = summarise(plan, results)
@@ -92,19 +97,33 @@ def reproduce(
     claims = claims_table(plan, results)
     made += [claims] if claims else []
     _write(folder / "table.md", "\n".join(map(to_markdown, made)))
-    _write(folder / "table.tex", "\n".join(map(to_latex, made)))
+    _write(folder / "table.tex", "\n".join(to_latex(table) for table in made if table.name not in PROSE))
     _write(folder / "table.csv", to_csv(rows))
     pictures: list[Picture] = []
     if figures:
         tell("drawing figures")
         pictures = draw_all(plan, results, known, folder / "figures", tell)
-    records = [json.loads(path.read_text("utf-8")) for path in sorted((folder / "runs").glob("*.json"))]
-    page = write_page(plan, results, made, pictures, failures, records, command(plan, out, n_jobs, figures))
-    _write(folder / "report.html", page)
-    return Outcome(rows, made, pictures, remarks(plan, results), failures, folder / "report.html")
+    said = remarks(plan, results)
+    n_starts = len(list((folder / "runs").glob("*.json")))
+    again = command(plan, out, n_jobs, figures)
+    _write(folder / "report.html", write_page(plan, made, pictures, said, failures, record, n_starts, again))
+    return Outcome(rows, made, pictures, said, failures, folder / "report.html")
 
 
-def check(plan: Plan) -> None:
+def _usable(out: str | os.PathLike[str]) -> Path:
+    """A folder that can be written to, before any work is done for it."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise OSError(
+            f"out={os.fspath(out)!r} cannot be written to: {error}. Choose another folder."
+        ) from error
+
+
+def check(plan: Plan, figures: bool = False) -> None:
     """Whether the plan can be carried out, before anything is."""
     _known("method", plan.methods, METHODS)
     _known("dataset", plan.datasets, DATASET_TITLES)
@@ -118,6 +137,15 @@ def check(plan: Plan) -> None:
         raise ValueError(
             "n_per_class=1 leaves nothing for cross-validation in the training samples. Use at least 2, or "
             "select='defaults'."
+        )
+    if not plan.cells():
+        raise ValueError(
+            f"There is nothing to run: {', '.join(plan.methods)} has no settings for "
+            f"{', '.join(plan.datasets)}, only for {', '.join(PAPER_DATASETS)}."
+        )
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError(
+            "Figures need matplotlib: pip install 'ledl[plots]'; or leave them out (--no-figures)."
         )
     status = {entry.name: entry for entry in available()}
     absent = [dataset for dataset in plan.datasets if status[dataset].status == "ask"]
@@ -165,7 +193,7 @@ def _run(
     return known, sorted(failures)
 
 
-def _by_method(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
+def _complete(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
     """Of those cells that have all their splits."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in sorted(plan.cells(), key=lambda cell: cell.seed):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from threading import Thread
 from typing import Any, NamedTuple
 
+import numpy as np
 from joblib import Parallel, delayed
 
-from ledl.experiments._cells import Cell, run_cell
+from ledl.experiments._cells import Cell, load_dataset, run_cell
 from ledl.experiments._methods import METHODS
 from ledl.experiments._store import Store
 
@@ -26,14 +31,18 @@ SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
 SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 
 
+def samples_per_class(dataset: str) -> list[int]:
+    """Those numbers of training samples that leave some of each class to test."""
+    fewest = np.bincount(load_dataset(dataset).target).min()
+    return [n for n in SAMPLES_PER_CLASS if n < fewest]
+
+
 class Done(NamedTuple):
     """A cell that has ended: with a result, or with an error."""
 
     cell: Cell
     result: dict[str, Any] | None
     error: str = ""
-    seconds: float = 0.0
-    was_known: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Plan:
         """A method at its defaults over the number of training samples: for each the splits."""
         return [
             [Cell(dataset, method, seed, "defaults", n) for seed in range(min(self.n_splits, STUDY_SPLITS))]
-            for n in SAMPLES_PER_CLASS
+            for n in samples_per_class(dataset)
         ]
 
     def study_cells(self) -> list[Cell]:
@@ -99,24 +108,42 @@ def run_cells(cells: Sequence[Cell], store: Store, n_jobs: int = 1) -> Iterator[
         if known is None:
             missing.append(cell)
         else:
-            yield Done(cell, known, was_known=True)
-    work = (delayed(_run_and_keep)(cell, store) for cell in missing)
+            yield Done(cell, known)
+    parent = os.getpid() if n_jobs > 1 else None
+    work = (delayed(_run_and_keep)(cell, store, parent) for cell in missing)
     yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
 
 
-def _run_and_keep(cell: Cell, store: Store) -> Done:
+def _run_and_keep(cell: Cell, store: Store, parent: int | None) -> Done:
+    if parent == os.getppid():
+        _follow(parent)
     started = time.perf_counter()
     known = store.get(cell.identity)  # another run on the same store may have been faster
     if known is not None:
-        return Done(cell, known, was_known=True)
+        return Done(cell, known)
     try:
         result = run_cell(cell)
     except Exception as error:  # of one method on one dataset; the table can do without
         return Done(cell, None, error=f"{type(error).__name__}: {error}")
-    seconds = time.perf_counter() - started
-    result["seconds"] = seconds
+    result["seconds"] = time.perf_counter() - started
     store.put(cell.identity, result)
-    return Done(cell, result, seconds=seconds)
+    return Done(cell, result)
+
+
+@cache
+def _follow(parent: int) -> None:
+    """A worker leaves Ctrl-C to its parent, which ends it, and ends itself when the parent was killed.
+
+    joblib's workers would go on, and whoever reads the parent's output would wait for them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 class Progress:
@@ -125,15 +152,14 @@ class Progress:
     def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
         self._waiting = list(cells)
         self._n_jobs = n_jobs
-        self._seconds: dict[tuple[str, str], float] = {}
-        self.n_cells, self.n_done, self.n_known = len(self._waiting), 0, 0
+        self._seconds: dict[Any, float] = {}
+        self.n_cells, self.n_done = len(self._waiting), 0
 
     def update(self, done: Done) -> None:
         self._waiting.remove(done.cell)
         self.n_done += 1
-        self.n_known += done.was_known
-        seconds = done.seconds or (done.result or {}).get("seconds", 0.0)
-        self._seconds[done.cell.dataset, done.cell.method] = seconds
+        if done.result is not None:
+            self._seconds[_kind(done.cell)] = done.result["seconds"]
 
     @property
     def running(self) -> list[Cell]:
@@ -142,9 +168,14 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """A cell is taken to last as long as the same method on the same dataset did, or else the mean."""
+        """A cell is taken to last as long as another of its kind did, or else as the mean."""
         if not self._seconds:
             return None
         mean = sum(self._seconds.values()) / len(self._seconds)
-        cost = sum(self._seconds.get((cell.dataset, cell.method), mean) for cell in self._waiting)
+        cost = sum(self._seconds.get(_kind(cell), mean) for cell in self._waiting)
         return cost / self._n_jobs
+
+
+def _kind(cell: Cell) -> tuple[Any, ...]:
+    """What decides how long a cell lasts."""
+    return cell.dataset, cell.method, cell.n_per_class, cell.known_settings is None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ from ledl.files import write_atomically
 PACKAGES = ("ledl", "numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 # A temporary file that old belongs to nobody: its writer was killed.
 ABANDONED_AFTER = 24 * 3600.0
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and what tempfile adds
 
 
 class Store:
@@ -36,12 +39,12 @@ class Store:
         """What is known of that cell, or None; a file that is not what we wrote counts as none."""
         try:
             entry = json.loads(self._path(identity).read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entry, dict) or entry.get("identity") != _plain(identity):
             return None
         result = entry.get("result")
-        return result if isinstance(result, dict) else None
+        return result if is_result(result) else None
 
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Keep a result, unless another process was faster."""
@@ -49,23 +52,24 @@ class Store:
             return
         path = self._path(identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"identity": _plain(identity), "result": result})
+        text = json.dumps({"identity": _plain(identity), "result": result}, allow_nan=False)
         write_atomically(path, lambda file: file.write(text.encode()))
 
-    def write_run_record(self, options: Mapping[str, Any]) -> Path:
-        """Who ran what, when and where: a file of its own for every start."""
+    def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Who ran what, when and where: a file of its own for every start. The record."""
         started = datetime.now(UTC)
         path = self.folder / "runs" / f"{started:%Y%m%dT%H%M%S.%f}-{os.getpid()}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         record = {"started": started.isoformat(timespec="seconds"), "options": options, **environment()}
         write_atomically(path, lambda file: file.write(json.dumps(record, indent=2).encode()))
-        return path
+        return record
 
     def sweep(self) -> None:
-        """Remove what killed writers left behind, long ago."""
-        for path in self.folder.glob("**/.*.json.*"):
+        """Remove what killed writers of cells left behind, long ago."""
+        for path in self.folder.glob("cells/*/.*"):
             try:
-                if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
+                old = time.time() - path.stat().st_mtime > ABANDONED_AFTER
+                if old and TEMPORARY.fullmatch(path.name):
                     path.unlink()
             except OSError:  # somebody else was faster
                 continue
@@ -74,6 +78,35 @@ class Store:
         digest = hashlib.sha256(json.dumps(_plain(identity), sort_keys=True).encode()).hexdigest()
         kind = "-".join(str(identity[name]) for name in ("dataset", "method"))
         return self.folder / "cells" / kind / f"{digest[:32]}.json"
+
+
+def is_result(result: Any) -> bool:
+    """Whether that is what `run_cell` gives: files may come from strangers, or be damaged."""
+    if not isinstance(result, dict):
+        return False
+    numbers = ("accuracy", "fit_seconds", "predict_seconds", "seconds")
+    labels = result.get("predicted")
+    return (
+        all(_is_number(result.get(name)) for name in numbers)
+        and result["accuracy"] <= 1
+        and _is_number(result.get("agreement", 0.0))
+        and all(type(result.get(name)) is int for name in ("n_test", "n_shared"))
+        and isinstance(labels, list)
+        and len(labels) == result["n_test"]
+        and all(type(label) is int for label in labels)
+        and isinstance(result.get("settings"), dict)
+        and _is_list_of_text(result.get("warnings"))
+        and isinstance(result.get("made_by", {}), dict)
+        and _is_list_of_text(list(result.get("made_by", {}).values()))
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+def _is_list_of_text(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def environment() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import Any, NamedTuple
@@ -17,9 +17,13 @@ from ledl.arrays import Array
 from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_TABLE
 from ledl.experiments._run import Plan
 
-LEVEL = 0.05  # of the paired test: larger p-values are noise
+LEVEL = 0.05  # of the paired test: larger p-values are noise; MARKED says so
 BEST, WITHIN_NOISE = "best", "within noise"
-MARKS = "Bold (in a terminal *): the best of a dataset; italic or underlined (~): what"
+MARKED = (
+    "{}: the best of a dataset; {}: what a two-sided paired t-test over the splits does not tell from it "
+    "(p > 0.05)."
+)
+PAPER_N_PER_CLASS = 5  # its figures are for no other number
 
 Results = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 """By dataset and method: what each split gave, in the order of the splits."""
@@ -42,6 +46,15 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[Entry]]
     note: str
+    smaller_first: bool = False  # what a reader looks for
+
+    @property
+    def has_marks(self) -> bool:
+        return any(entry.mark for row in self.rows for entry in row)
+
+    def full_note(self, best: str, level: str) -> str:
+        """The note, and what the marks mean in a form where the best is shown like this, and its equals so."""
+        return f"{self.note} {MARKED.format(best, level)}" if self.has_marks else self.note
 
 
 class Row(NamedTuple):
@@ -51,7 +64,7 @@ class Row(NamedTuple):
     method: str
     n_splits: int
     accuracy_mean: float
-    accuracy_std: float
+    accuracy_std: float | None
     paper: float | None
     mark: str
     rank: float | None  # none for settings that were not found by the rules of the others
@@ -71,8 +84,8 @@ def paired_test(a: Array, b: Array) -> float | None:
     """p-value of Student's paired test, two-sided; None where there are too few splits for one."""
     if len(a) != len(b) or len(a) < 2:
         return None
-    if np.ptp(a - b) == 0:
-        return 1.0 if a[0] == b[0] else 0.0
+    if np.ptp(a - b) <= 1e-9:  # points: no spread but rounding
+        return 1.0 if abs(a[0] - b[0]) <= 1e-9 else 0.0
     return float(ttest_rel(a, b).pvalue)
 
 
@@ -80,6 +93,7 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
     """One row for each method on each dataset that has results."""
     rows = []
     for dataset in plan.datasets:
+        paper = PAPER_TABLE.get(dataset, {}) if plan.n_per_class == PAPER_N_PER_CLASS else {}
         found = {m: a for m in plan.methods if (a := accuracies(results, dataset, m)) is not None}
         ranked = {m: a for m, a in found.items() if METHODS[m].fixed is None}
         ranks = dict(zip(ranked, map(float, rankdata([-a.mean() for a in ranked.values()])), strict=True))
@@ -93,8 +107,8 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
                     method,
                     len(values),
                     float(values.mean()),
-                    float(values.std(ddof=1)) if len(values) > 1 else 0.0,
-                    PAPER_TABLE.get(dataset, {}).get(METHODS[method].column),
+                    float(values.std(ddof=1)) if len(values) > 1 else None,
+                    paper.get(METHODS[method].column),
                     marks.get(method, ""),
                     ranks.get(method),
                     None if versus is None else float((versus - values).mean()),
@@ -108,11 +122,11 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
 
 def _marks(found: Mapping[str, Array]) -> dict[str, str]:
     """The highest mean, and those that a paired test over the splits cannot tell from it."""
-    best = max(found, key=lambda method: found[method].mean(), default="")
     marks = dict.fromkeys(found, "")
+    best = max(found, key=lambda method: found[method].mean(), default="")
     for method, values in found.items():
         p = paired_test(found[best], values)
-        if method == best:
+        if values.mean() == found[best].mean():
             marks[method] = BEST
         elif p is not None and p > LEVEL:
             marks[method] = WITHIN_NOISE
@@ -148,7 +162,7 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
     ranks = mean_ranks(plan, rows)
 
     def entry(row: Row) -> Entry:
-        spread = f" ± {row.accuracy_std:.1f}" if row.n_splits > 1 else ""
+        spread = "" if row.accuracy_std is None else f" ± {row.accuracy_std:.1f}"
         paper = f" ({row.paper:.1f})" if row.paper is not None else ""
         return Entry(f"{row.accuracy_mean:.1f}{spread}{paper}", row.accuracy_mean, row.mark)
 
@@ -158,17 +172,32 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
             rank = ranks.get(method)
             line.append(Entry("" if rank is None else f"{rank:.1f}", rank))
     header = ["method", *_titles(plan), *(["mean rank"] if len(plan.datasets) > 1 else [])]
-    chosen = "chosen by cross-validation in the training samples" if plan.select == "cv" else "at its defaults"
-    note = (
-        f"{plan.n_per_class} training samples a class, all others tested, {_splits(plan)}; every method "
-        f"{chosen}. Mean ± standard deviation; in parentheses the paper's figure. "
-        f"{MARKS} a paired t-test over the splits does not tell from it (p > {LEVEL}). "
+    return Table("accuracy", "Accuracy, %", header, body, _protocol(plan, rows))
+
+
+def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
+    """What the accuracies of this run are."""
+    samples = "sample" if plan.n_per_class == 1 else "samples"
+    settings = (
+        "settings chosen by cross-validation in the training samples" if plan.select == "cv" else "defaults"
     )
+    parts = [
+        f"{plan.n_per_class} training {samples} a class, all others tested; every method at its {settings}."
+    ]
+    if plan.n_splits == 1:
+        parts.append("One random split.")
+    else:
+        few = " So few tell little." if plan.n_splits < 5 else ""
+        parts.append(f"Mean ± standard deviation over {plan.n_splits} random splits.{few}")
+    if any(row.paper is not None for row in rows):
+        parts.append("In parentheses the paper's figure.")
     if len(plan.datasets) > 1:
-        note += "The rank is among the methods that have all datasets. "
-    if "ledl-paper" in plan.methods:
-        note += "The paper's own weights, which it adjusted for the highest rates, are reported, not ranked."
-    return Table("accuracy", "Accuracy, %", header, body, note.strip())
+        parts.append("The mean rank is among the methods that have all datasets.")
+    if any(METHODS[row.method].fixed is not None for row in rows):
+        parts.append(
+            "The paper's own weights, adjusted there for the highest rates, are reported, not ranked or marked."
+        )
+    return " ".join(parts)
 
 
 def mean_ranks(plan: Plan, rows: Sequence[Row]) -> dict[str, float]:
@@ -215,7 +244,8 @@ def _time_table(plan: Plan, rows: Sequence[Row]) -> Table:
         ["method", *_titles(plan)],
         _by_method(plan, rows, entry),
         "Time to fit and to predict all test samples: median over the splits, one BLAS thread, at the settings "
-        "taken, without the time to choose them; measured while other cells were running.",
+        "taken, without the time to choose them. With several jobs they share the machine.",
+        smaller_first=True,
     )
 
 
@@ -256,7 +286,7 @@ def _methods(plan: Plan, rows: Sequence[Row]) -> list[str]:
     return [method for method in plan.methods if method in present]
 
 
-def _by_method(plan: Plan, rows: Sequence[Row], entry: Any) -> list[list[Entry]]:
+def _by_method(plan: Plan, rows: Sequence[Row], entry: Callable[[Row], Entry]) -> list[list[Entry]]:
     """A line for each method, an entry for each dataset."""
     found = {(row.dataset, row.method): entry(row) for row in rows}
     return [
@@ -269,16 +299,14 @@ def _titles(plan: Plan) -> list[str]:
     return [DATASET_TITLES[dataset] for dataset in plan.datasets]
 
 
-def _splits(plan: Plan) -> str:
-    return f"{plan.n_splits} random splits" if plan.n_splits > 1 else "one random split"
-
-
 def to_markdown(table: Table) -> str:
     marked = {BEST: "**{}**", WITHIN_NOISE: "*{}*", "": "{}"}
-    lines = [" | ".join(table.header), "|".join("---" for _ in table.header)]
-    lines += [" | ".join(marked[entry.mark].format(entry.text) for entry in row) for row in table.rows]
-    body = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
-    return f"## {table.title}\n\n{body}\n\n{table.note}\n"
+    header = [name.replace("|", "\\|") for name in table.header]
+    body = [[marked[e.mark].format(e.text.replace("|", "\\|")) for e in row] for row in table.rows]
+    lines = [f"| {' | '.join(cells)} |" for cells in [header, *body]]
+    lines.insert(1, "|" + "---|" * len(header))
+    note = table.full_note("Bold", "in italics")
+    return "\n".join([f"## {table.title}", "", *lines, "", note, ""])
 
 
 def to_latex(table: Table) -> str:
@@ -289,7 +317,8 @@ def to_latex(table: Table) -> str:
     return "\n".join(
         [
             r"\begin{table}",
-            rf"\caption{{{_tex(table.title)}. {_tex(table.note)}}}",
+            rf"\caption{{{_tex(table.title)}. {_tex(table.full_note('Bold', 'underlined'))}}}",
+            rf"\label{{tab:{table.name}}}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.header) - 1)}}}",
             r"\hline",
             head,
@@ -303,13 +332,23 @@ def to_latex(table: Table) -> str:
     )
 
 
+TEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "<": "$<$",
+        ">": "$>$",
+        **{character: f"\\{character}" for character in "%&_#$"},
+    }
+)
+
+
 def _tex(text: str) -> str:
-    for character, escaped in [
-        ("\\", r"\textbackslash "), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#"), ("$", r"\$"),
-        ("±", r"$\pm$"), ("<", r"$<$"), (">", r"$>$"), ("^", r"\^{}"),
-    ]:  # fmt: skip
-        text = text.replace(character, escaped)
-    return text
+    return text.translate(TEX)
 
 
 def to_csv(rows: Sequence[Row]) -> str:

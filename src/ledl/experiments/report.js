@@ -3,7 +3,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     head.querySelector("button").addEventListener("click", () => {
-      const up = head.getAttribute("aria-sort") === "descending";
+      const now = head.getAttribute("aria-sort");
+      const up = now ? now === "descending" : head.dataset.first === "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       const value = (row) => row.cells[column].dataset.value ?? "";
