@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -141,6 +142,9 @@ def _reproduce(plan: Plan, out: Path, jobs: int, figures: bool, console: Console
     except KeyboardInterrupt:
         _say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
+    except BrokenProcessPool:
+        _say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
+        raise typer.Exit(1) from None
     except (ValueError, OSError, ImportError) as error:
         _say(console, f"{type(error).__name__}: {error}", style="red")
         raise typer.Exit(2) from None
@@ -198,7 +202,7 @@ def _show(outcome: Outcome, out: Path) -> None:
     console = Console()
     marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # told without colour
     for table in outcome.tables:
-        if table.name in ("settings", "claims"):  # too wide for a terminal; they are in the files
+        if table.prose:  # in the files
             continue
         shown = Table(title=table.title, title_justify="left")
         for i, name in enumerate(table.header):

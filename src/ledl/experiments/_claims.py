@@ -44,6 +44,7 @@ def claims_table(plan: Plan, results: Results) -> Table | None:
         f"A difference counts if a paired t-test over the splits has p of at most {LEVEL}. Errors are of the "
         "training samples of the first split, coded as new samples are, relative to the norm of what they "
         "approximate; LEDL has twice as many atoms as LC-KSVD.",
+        prose=True,
     )
 
 

@@ -28,9 +28,6 @@ SELECTIONS = {
 }
 
 
-PROSE = ("settings", "claims")  # tables of text, which wraps and is not sorted
-
-
 def write_page(
     plan: Plan,
     tables: Sequence[Table],
@@ -43,7 +40,7 @@ def write_page(
 ) -> str:
     """The page's text; `said` are remarks."""
     titles = ", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets)
-    sections = [_table(table, plan) for table in tables]
+    sections = [_table(table) for table in tables]
     sections += [_remarks(said, failures)]
     sections += [_figures(pictures)] if pictures else []
     sections += [_how(plan, record, n_starts, command)]
@@ -79,14 +76,14 @@ def _lead(plan: Plan, accuracy: Table) -> str:
     return f"Highest mean accuracy: {'; '.join(parts)}." if parts else "Nothing was ranked."
 
 
-def _table(table: Table, plan: Plan) -> str:
-    sortable = table.name not in PROSE
+def _table(table: Table) -> str:
     head = "".join(
-        _head(name, table) if sortable else f'<th scope="col">{escape(name)}</th>' for name in table.header
+        _head(name, table) if not table.prose else f'<th scope="col">{escape(name)}</th>'
+        for name in table.header
     )
     body = "\n".join(f"<tr>{_row(row)}</tr>" for row in table.rows)
-    kind = "sortable" if sortable else "prose"
-    hint = " Click on a head to sort." if sortable else ""
+    kind = "prose" if table.prose else "sortable"
+    hint = "" if table.prose else " Click on a head to sort."
     return (
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2>\n<div class="scroll"><table class="{kind}">'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"

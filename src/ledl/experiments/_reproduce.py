@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 
 from ledl.datasets import available
 from ledl.experiments._cells import Cell, dataset_digest, load_dataset
 from ledl.experiments._claims import claims_table
 from ledl.experiments._figures import Picture, draw_all
 from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_DATASETS
-from ledl.experiments._report import PROSE, remarks, write_page
+from ledl.experiments._report import remarks, write_page
 from ledl.experiments._run import Plan, Progress, run_cells
 from ledl.experiments._store import Store
 from ledl.experiments._tables import (
@@ -64,7 +65,7 @@ def reproduce(
     out : path, default="ledl-results"
         The folder for everything. Finished cells in it are not computed again.
     n_jobs : int, default=1
-        Processes. Results do not depend on it.
+        Processes; -1: one for each core. Results do not depend on it.
     figures : bool, default=True
         Draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
@@ -79,6 +80,7 @@ def reproduce(
         raised an error), and ``report``, the path of the page.
     """
     check(plan, figures)
+    n_jobs = effective_n_jobs(n_jobs)
     folder = _usable(out)
     store = Store(folder)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
@@ -97,7 +99,7 @@ def reproduce(
     claims = claims_table(plan, results)
     made += [claims] if claims else []
     _write(folder / "table.md", "\n".join(map(to_markdown, made)))
-    _write(folder / "table.tex", "\n".join(to_latex(table) for table in made if table.name not in PROSE))
+    _write(folder / "table.tex", "\n".join(to_latex(table) for table in made if not table.prose))
     _write(folder / "table.csv", to_csv(rows))
     pictures: list[Picture] = []
     if figures:
@@ -147,6 +149,10 @@ def check(plan: Plan, figures: bool = False) -> None:
         raise ImportError(
             "Figures need matplotlib: pip install 'ledl[plots]'; or leave them out (--no-figures)."
         )
+    _check_data(plan)
+
+
+def _check_data(plan: Plan) -> None:
     status = {entry.name: entry for entry in available()}
     absent = [dataset for dataset in plan.datasets if status[dataset].status == "ask"]
     if absent:

@@ -47,6 +47,7 @@ class Table:
     rows: Sequence[Sequence[Entry]]
     note: str
     smaller_first: bool = False  # what a reader looks for
+    prose: bool = False  # entries are text, too long for a terminal or a page in LaTeX
 
     @property
     def has_marks(self) -> bool:
@@ -267,6 +268,7 @@ def _settings_table(plan: Plan, results: Results) -> Table:
         ["method", *_titles(plan)],
         body,
         "By cross-validation in the training samples of each split; how often, over the splits.",
+        prose=True,
     )
 
 
