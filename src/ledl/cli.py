@@ -63,7 +63,7 @@ ledl reproduce  [dim]digits, about a minute[/dim]
 
 ledl reproduce yaleb pie --select defaults  [dim]both face sets[/dim]
 
-ledl reproduce paper --out results  [dim]the paper's table 1, about an hour and a half on two cores[/dim]
+ledl reproduce paper --out results  [dim]the paper's table 1, about an hour on two cores[/dim]
 """
 
 
