@@ -7,7 +7,10 @@ independent problems throughout: an operation on ``(..., n, r)`` works on each `
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,12 +24,48 @@ Array: TypeAlias = Any
 
 def namespace(array: Array) -> ModuleType:
     """The array API namespace of an array."""
+    if is_torch(array):
+        return import_module("array_api_compat.torch")
     return array.__array_namespace__()  # type: ignore[no-any-return]
+
+
+def is_torch(array: Array) -> bool:
+    """Whether it is a tensor of PyTorch, which is not imported for the question."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_on_gpu(array: Array) -> bool:
+    """Whether it is a tensor that Triton's kernels can work on where it lies."""
+    return is_torch(array) and bool(array.is_cuda)
+
+
+def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
+    """An array of the library, and on the device, of another one."""
+    return namespace(like).asarray(values, dtype=dtype, device=like.device)
+
+
+def to_host(array: Array) -> Array:
+    """A NumPy array; a copy where it lies elsewhere."""
+    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 
 
 def is_numpy(array: Array) -> bool:
     """Whether compiled loops and LAPACK can work on the array where it lies."""
     return isinstance(array, np.ndarray)
+
+
+def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy arrays as one of tensors in the host's memory, which it works on where they lie."""
+    import torch
+
+    def wrapped(*arguments: Any) -> Any:
+        results = function(*(to_host(x) if is_torch(x) else x for x in arguments))
+        if isinstance(results, tuple):
+            return tuple(map(torch.from_numpy, results))
+        return None if results is None else torch.from_numpy(results)
+
+    return wrapped
 
 
 def inner(a: Array, b: Array) -> Array:
@@ -52,12 +91,14 @@ def unit_rows(a: Array) -> Array:
 
 def add_to_diagonal(matrix: Array, value: Array) -> Array:
     """``matrix + value I``, in place, for `value` broadcasting as (..., 1, 1)."""
-    xp = namespace(matrix)
-    index = xp.arange(matrix.shape[-1])
     if is_numpy(matrix):
+        index = np.arange(matrix.shape[-1])
         matrix[..., index, index] += np.asarray(value)[..., 0]
         return matrix
-    return matrix + value * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    if is_torch(matrix):
+        matrix.diagonal(dim1=-2, dim2=-1).add_(value[..., 0])
+        return matrix
+    return matrix + value * namespace(matrix).eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
 @cache
@@ -69,7 +110,9 @@ def _routines(dtype: str) -> tuple[Any, Any, Any]:
 
 
 def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
-    """``out + sign a b``; a NumPy `out`, C-ordered, is overwritten, and no product is stored on the way."""
+    """``out + sign a b``; `out`, of NumPy (C-ordered) or PyTorch, is overwritten, with no product stored."""
+    if is_torch(out):
+        return _add_tensor_product(out, a, b, sign)
     if not is_numpy(out):
         return out + sign * (a @ b)
     gemm, _, _ = _routines(out.dtype.char)
@@ -82,8 +125,18 @@ def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
     return out
 
 
+def _add_tensor_product(out: Array, a: Array, b: Array, sign: float) -> Array:
+    if out.ndim == 2:
+        return out.addmm_(a, b, alpha=sign)
+    flat = [x.expand(*out.shape[:-2], -1, -1).reshape(-1, *x.shape[-2:]) for x in (a, b)]
+    out.view(-1, *out.shape[-2:]).baddbmm_(*flat, alpha=sign)
+    return out
+
+
 class Cholesky(NamedTuple):
-    """The upper factor U of gram = U'U (NumPy: and the inverses of its diagonal blocks)."""
+    """The upper factor U of gram = U'U; NumPy: and the inverses of its diagonal blocks; PyTorch: the inverse of
+    gram alone, since one product is faster there than two triangular systems.
+    """
 
     upper: Array
     diagonal_inverses: list[Array]
@@ -94,7 +147,12 @@ TRIANGLE_BLOCK = 64
 
 
 def cholesky(gram: Array) -> Cholesky:
-    """Factor of positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten."""
+    """Factor of positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten.
+
+    On PyTorch a matrix that is not positive definite gives NaN: an error would have to wait for the device.
+    """
+    if is_torch(gram):
+        return Cholesky(None, [positive_inverse(gram)])
     if not is_numpy(gram):
         return Cholesky(namespace(gram).linalg.cholesky(gram, upper=True), [])
     _, factorise, invert = _routines(gram.dtype.char)
@@ -118,6 +176,8 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
     triangular solver at our sizes.
     """
     U, inverses = factor
+    if U is None:
+        return rhs @ inverses[0]
     if not inverses:
         xp = namespace(rhs)
         return xp.linalg.solve(U, xp.linalg.solve(U.mT, rhs.mT)).mT
@@ -135,7 +195,16 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
 
 
 def positive_inverse(matrix: Array) -> Array:
-    """Inverse of a positive definite (K, K); a NumPy `matrix` is overwritten."""
+    """Inverse of a positive definite (K, K), on PyTorch (..., K, K); a NumPy `matrix` is overwritten."""
+    if is_torch(matrix):
+        import torch
+
+        lower, failed = torch.linalg.cholesky_ex(matrix)
+        lower = torch.where((failed == 0)[..., None, None], lower, torch.nan)
+        half = torch.linalg.solve_triangular(
+            lower, torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False
+        )
+        return half.mT @ half
     if not is_numpy(matrix):
         return namespace(matrix).linalg.inv(matrix)
     potrf, potri = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
@@ -166,8 +235,25 @@ def take_rows(table: Array, index: Array) -> Array:
     return xp.take_along_axis(tables, index[..., None], axis=-2)
 
 
+def take_samples(values: Array, index: Array) -> Array:
+    """Samples of each problem: (..., n) or (..., n, K) and indices (..., m) -> (..., m) or (..., m, K)."""
+    if values.ndim == index.ndim:
+        return namespace(values).take_along_axis(values, index, axis=-1)
+    return take_rows(values, index)
+
+
+def put_samples(out: Array, index: Array, values: Array) -> None:
+    """``out[..., index] = values``, in place, in a tensor: the inverse of `take_samples`."""
+    axis = index.ndim - 1
+    if out.ndim > index.ndim:
+        index = index[..., None].expand(*index.shape, out.shape[-1])
+    out.scatter_(axis, index, values)
+
+
 def class_sums(values: Array, labels: Array, n_classes: int) -> Array:
     """Sums of the rows of each class: (..., n, K) and labels (n,) or (..., n) -> (..., c, K)."""
+    if is_torch(values):
+        return _class_sums_of_tensor(values, labels, n_classes)
     if not is_numpy(values):
         xp = namespace(values)
         belongs = labels[..., None, :] == xp.arange(n_classes)[:, None]
@@ -183,3 +269,17 @@ def class_sums(values: Array, labels: Array, n_classes: int) -> Array:
         shape=(n_problems * n_classes, len(flat)),
     )
     return (indicator @ flat).reshape(*problems, n_classes, K)
+
+
+def _class_sums_of_tensor(values: Array, labels: Array, n_classes: int) -> Array:
+    """In the order of the classes, so that the sums do not depend on which thread is faster."""
+    import torch
+
+    *problems, n, K = values.shape
+    n_problems = int(np.prod(problems, dtype=int))
+    each = labels.expand(*problems, n).reshape(n_problems, n)
+    segments = (each + n_classes * torch.arange(n_problems, device=each.device)[:, None]).reshape(-1)
+    order = torch.argsort(segments, stable=True)
+    lengths = torch.bincount(segments, minlength=n_problems * n_classes)
+    sums = torch.segment_reduce(values.reshape(-1, K)[order], "sum", lengths=lengths, axis=0, unsafe=True)
+    return sums.reshape(*problems, n_classes, K)

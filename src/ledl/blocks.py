@@ -52,7 +52,7 @@ class InMemoryBlocks:
         starts = range(0, n, block_size or n)
         spans = [(i, min(i + starts.step, n)) for i in starts]
         self._blocks = [Block(X[..., i:j, :], labels[..., i:j], i) for i, j in spans]
-        self.problems = np.broadcast_shapes(X.shape[:-2], labels.shape[:-1])
+        self.problems = np.broadcast_shapes(tuple(X.shape[:-2]), tuple(labels.shape[:-1]))
 
     def map_sum(self, step: Step[Sums]) -> Sums:
         """Apply `step` to every block; keep the blocks and return the sum of the rest."""

@@ -13,7 +13,7 @@ def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
     E = xp.astype(E, xp.float64, copy=False)
     squares = E * E
     # A product with ones is the fastest way to sum columns.
-    by_column = xp.ones(E.shape[-2], dtype=xp.float64) @ squares
+    by_column = xp.ones(E.shape[-2], dtype=xp.float64, device=E.device) @ squares
     parts = pairwise(bounds)
     return xp.stack([xp.sum(by_column[..., i:j], axis=-1) for i, j in parts], axis=-1)
 
@@ -38,7 +38,7 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
         correlation = xp.abs(correlation)
     steepest = xp.max(correlation, axis=-1)
     # Below a correlation of alpha the best factor is at most 1, unless the code fits nothing: that is enough.
-    t = alpha / xp.maximum(steepest, xp.full_like(steepest, alpha))
+    t = alpha / xp.maximum(steepest, alpha + xp.zeros_like(steepest))
     best = xp.maximum(residual_x, xp.zeros_like(residual_x))
     t = xp.where(t * residual_sq > best, best / xp.where(residual_sq > 0, residual_sq, 1.0), t)
     return residual_sq / 2 + alpha * l1 - t * residual_x + t * t * residual_sq / 2

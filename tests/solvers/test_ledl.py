@@ -258,14 +258,20 @@ def test_blocks_give_what_one_block_gives(n_atoms, block_size):
         np.testing.assert_allclose(runs[1].history[name], values, rtol=1e-9, atol=1e-12)
 
 
+@pytest.fixture(params=["array_api_strict", "torch"])
+def library(request):
+    return pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+
+
 @pytest.mark.parametrize("n_atoms", [60, 18], ids=["in the targets' space", "in the atoms' space"])
-def test_solver_keeps_to_the_array_standard(n_atoms):
-    xp = array_api_strict
+@pytest.mark.parametrize("block_size", [11, None], ids="blocks of {}".format)
+def test_solver_takes_arrays_of_any_library(n_atoms, block_size, library):
     problem = make_problem([5] * 6, 80, n_atoms)
-    blocks = InMemoryBlocks(xp.asarray(problem.coordinates), xp.asarray(problem.labels), 11)
-    start = problem.start._replace(M=xp.asarray(problem.start.M))
+    X, labels, M = map(library.asarray, (problem.coordinates, problem.labels, problem.start.M))
+    blocks, start = InMemoryBlocks(X, labels, block_size), problem.start._replace(M=M)
     run = solve(blocks, start, code_scale=problem.code_scale, max_iter=12, **WEIGHTS)
     expected = problem.solve(max_iter=12, **WEIGHTS)
+    assert type(run.state.M) is type(M)
     np.testing.assert_allclose(np.asarray(run.state.M), expected.state.M, atol=1e-11)
     for name, values in expected.history.items():
         np.testing.assert_allclose(run.history[name], values, rtol=1e-9, atol=1e-12)

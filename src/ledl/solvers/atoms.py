@@ -115,7 +115,7 @@ def sweep(
     update_block = compiled.find("update_block", M) or update_block_plain
     M, D = xp.asarray(M, copy=True), xp.zeros_like(M)
     shape = (*M.shape[:-2], len(bounds) - 1)
-    decrease = xp.zeros(shape, dtype=xp.float64)
+    decrease = xp.zeros(shape, dtype=xp.float64, device=M.device)
     floors, radii = (xp.broadcast_to(x, shape) for x in (UNUSED * target_norms, radii))
     K = M.shape[-2]
     for first in range(0, K, BLOCK):
@@ -142,7 +142,7 @@ def update_block_plain(
     G and S are the block's own. Returns the decrease of |T - C M|^2 by parts.
     """
     xp = namespace(M)
-    decrease = xp.zeros(floors.shape, dtype=xp.float64)
+    decrease = xp.zeros(floors.shape, dtype=xp.float64, device=M.device)
     for i in range(S.shape[-2]):
         k = first + i
         earlier = G[..., i : i + 1, :i] @ D[..., first:k, :]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ledl.arrays import Array
+from ledl.arrays import Array, to_host
 
 State = TypeVar("State")
 Record = dict[str, Array]
@@ -82,7 +82,7 @@ def iterate(
     for iteration in range(max_iter):
         state, record = step(state, iteration, active)
         # Host copies: a few numbers a problem.
-        records.append({name: np.where(active, np.asarray(x), np.nan) for name, x in record.items()})
+        records.append({name: np.where(active, to_host(x), np.nan) for name, x in record.items()})
         n_iter = n_iter + active
         current = records[-1][watch]
         with np.errstate(invalid="ignore"):  # the objective of a broken problem may be infinite

@@ -35,6 +35,7 @@ from ledl.arrays import (
     Cholesky,
     add_product,
     add_to_diagonal,
+    as_array,
     cholesky,
     cholesky_solve,
     class_sums,
@@ -42,6 +43,7 @@ from ledl.arrays import (
     namespace,
     squared_norm,
     take_rows,
+    to_host,
 )
 from ledl.blocks import Block, InMemoryBlocks
 from ledl.objective import part_norms
@@ -208,7 +210,7 @@ def solve(
     )
     fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
     last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
-    run.history["objective"][last] = objective(fit, l1, problem)
+    run.history["objective"][last] = to_host(objective(fit, l1, problem))
     return run._replace(state=problem.unweigh(run.state))
 
 
@@ -230,21 +232,21 @@ def make_problem(
     invisible = float(xp.finfo(dtype).smallest_normal) ** 0.5
 
     def as_weight(value: Array) -> Array:
-        value = xp.asarray(value, dtype=dtype)
+        value = as_array(value, start.M, dtype)
         return value if value.ndim else value[None, None]
 
     lam, omega, epsilon, rho = (as_weight(value) for value in (lam, omega, epsilon, rho))
     shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in (lam, omega, epsilon, rho))]
-    problems = np.broadcast_shapes(problems, *shapes)
+    problems = np.broadcast_shapes(problems, *map(tuple, shapes))
 
     def root_of(weight: Array, width: int) -> Array:
-        weight = xp.maximum(weight, xp.asarray(invisible, dtype=dtype))
+        weight = xp.maximum(weight, as_array(invisible, start.M, dtype))
         return xp.broadcast_to(xp.sqrt(weight), (*problems, 1, width))
 
     c, q = start.n_classes, start.M.shape[-1]
-    ones = xp.ones((1, 1), dtype=dtype)
+    ones = xp.ones((1, 1), dtype=dtype, device=start.M.device)
     roots = xp.concat([root_of(ones, q - 2 * c), root_of(lam, c), root_of(omega, c)], axis=-1)
-    identity, scale = xp.eye(c, dtype=dtype), xp.asarray(code_scale, dtype=dtype)
+    identity, scale = xp.eye(c, dtype=dtype, device=start.M.device), as_array(code_scale, start.M, dtype)
     label_targets = xp.concat([identity, identity * scale], axis=-1) * roots[..., -2 * c :]
     problem = Problem(epsilon, rho, roots, label_targets)
     return problem, problem.weigh(start)
@@ -254,7 +256,7 @@ def begin(problem: Problem, shape: tuple[int, ...], block: Block) -> tuple[Block
     """Zero codes for a block, `shape` being (..., K); its size and |X|^2, |H|^2, |Q|^2."""
     xp = namespace(block.X)
     *problems, K = shape
-    zeros = xp.zeros((*problems, block.X.shape[-2], K), dtype=block.X.dtype)
+    zeros = xp.zeros((*problems, block.X.shape[-2], K), dtype=block.X.dtype, device=block.X.device)
     sums = (block.X.shape[-2], target_squares(block, problem))
     return block._replace(Z=zeros, L=xp.zeros_like(zeros)), sums
 
@@ -388,7 +390,7 @@ def keep(active: Array, new: Array, old: Array) -> Array:
     if active.all():
         return new
     xp = namespace(new)
-    return xp.where(xp.asarray(active)[..., None, None], new, old)
+    return xp.where(as_array(active, new)[..., None, None], new, old)
 
 
 def evaluate(problem: Problem, atoms: Atoms, block: Block) -> tuple[Block, tuple[Array, Array]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ledl.arrays import Array, is_numpy
+from ledl.arrays import Array, is_numpy, is_on_gpu, is_torch, on_tensors
 
 # The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
 NUMPY_LOOPS = {
@@ -24,8 +24,15 @@ NUMPY_LOOPS = {
 }
 
 
+# Those that there are for tensors on a GPU.
+TENSOR_LOOPS = ("reflect_batch", "shrink", "update_block")
+
+
 def find(name: str, array: Array) -> Callable[..., Any] | None:
     """The compiled loop of that name for that kind of array, or None."""
-    if not is_numpy(array):
+    if is_on_gpu(array):
+        return getattr(import_module(f"{__name__}.triton"), name) if name in TENSOR_LOOPS else None
+    if name not in NUMPY_LOOPS or not (is_numpy(array) or is_torch(array)):
         return None
-    return getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)  # type: ignore[no-any-return]
+    loop = getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)
+    return loop if is_numpy(array) else on_tensors(loop)

@@ -1,0 +1,196 @@
+"""The solvers on a GPU: many small fits at once, their codes, one large fit, codes over one dictionary.
+
+    python benchmarks/gpu.py fits|codes|large|throughput
+
+`fits` and `codes`: Extended YaleB (LEDL_DATA), five samples a class, 75 settings x 8 splits, 380 atoms, 30
+iterations, epsilon from 2^-10 to 2^-6; then the codes of all test samples of each fit, to a gap of 1e-3.
+`large`: iterations at n = 1,000,000, d = 2048, c = 1000, K = 2000. `throughput`: codes to a gap of 1e-4 over a
+random dictionary of 2000 atoms in 1024 dimensions. All in float32; the first run of each compiles.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from ledl.arrays import to_host
+from ledl.blocks import InMemoryBlocks
+from ledl.datasets import few_shot_splits, load
+from ledl.objective import duality_gap
+from ledl.solvers.batched import batched_lasso
+from ledl.solvers.ledl import Atoms, solve
+from ledl.solvers.start import class_start
+from ledl.subspace import find_subspace
+from ledl.targets import code_scale
+
+N_SETTINGS, N_SPLITS, N_CLASSES, ATOMS_A_CLASS = 75, 8, 38, 10
+SCALE = code_scale([ATOMS_A_CLASS] * N_CLASSES)
+
+
+def seconds_of(work):
+    """What it gives, and how long it takes until the device has done it."""
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    result = work()
+    torch.cuda.synchronize()
+    return result, time.perf_counter() - started
+
+
+def splits_of(dtype, n_splits=N_SPLITS):
+    """Coordinates and starts of the splits, the labels, and the test samples in these coordinates."""
+    data = load("yaleb")
+    X = data.data.astype(np.float64)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    coordinates, starts, tests, truths = [], [], [], []
+    atom_classes = np.repeat(np.arange(N_CLASSES), ATOMS_A_CLASS)
+    for seed, (train, test) in enumerate(few_shot_splits(data.target, seeds=range(n_splits))):
+        space, R = find_subspace(X[train].copy())
+        labels = data.target[train]
+        members = [np.flatnonzero(labels == j) for j in range(N_CLASSES)]
+        start = class_start(InMemoryBlocks(R, labels), members, atom_classes, np.random.default_rng(seed))
+        coordinates.append(R)
+        starts.append(start.M)
+        tests.append(space.reduce(X[test]))
+        truths.append(data.target[test])
+    arrays = [np.stack(x).astype(dtype) for x in (coordinates, starts, tests)]
+    return *arrays, labels, np.stack(truths)
+
+
+def weights(n_settings=N_SETTINGS):
+    rng = np.random.default_rng(0)
+    lam = 2.0 ** rng.uniform(-6, 2, n_settings)
+    omega = 2.0 ** rng.uniform(-14, -8, n_settings)
+    epsilon = 2.0 ** np.linspace(-10, -6, n_settings)
+    return [w[:, None, None, None] for w in (lam, omega, epsilon)]
+
+
+def fit(X, start, labels, lam, omega, epsilon, as_array):
+    X, start, labels = (as_array(x) for x in (X, start, labels))
+    blocks, start = InMemoryBlocks(X, labels), Atoms(start, N_CLASSES)
+    return solve(blocks, start, code_scale=SCALE, lam=lam, omega=omega, epsilon=epsilon, max_iter=30).state
+
+
+def to_gpu(array):
+    return torch.as_tensor(array, device="cuda")
+
+
+def measure_fits():
+    X, start, _, labels, _ = splits_of(np.float64, 2)
+    plain, found = (fit(X, start, labels, *weights(3), place).M for place in (np.asarray, to_gpu))
+    print(f"float64: atoms differ from NumPy's by {np.abs(to_host(found) - plain).max():.1e}")
+    X, start, _, labels, _ = splits_of(np.float32)
+    for _ in range(3):
+        _, seconds = seconds_of(lambda: fit(X, start, labels, *weights(), to_gpu))
+        print(f"{N_SETTINGS * N_SPLITS} fits: {seconds:.2f} s", flush=True)
+
+
+def measure_codes():
+    X, start, Y, labels, truth = splits_of(np.float32)
+    lam, omega, epsilon = weights()
+    atoms = fit(X, start, labels, lam, omega, epsilon, to_gpu)
+    Y, truth = to_gpu(Y), to_gpu(truth)
+    alpha = to_gpu(epsilon).float().expand(-1, N_SPLITS, 1, 1)
+
+    def work():
+        G, rhs = atoms.B @ atoms.B.mT, Y @ atoms.B.mT
+        sq_norms = torch.ones(rhs.shape[:-1], device="cuda")
+        codes, _, n_iter = batched_lasso(G, rhs, sq_norms, alpha, 1e-3)
+        return codes, n_iter, (codes @ atoms.W).argmax(-1)
+
+    for _ in range(3):
+        (codes, n_iter, found), seconds = seconds_of(work)
+        steps = f"iterations {n_iter.median().item()} in the median, {n_iter.max().item()} at most"
+        print(f"{n_iter.numel():,} codes: {seconds:.2f} s; {steps}", flush=True)
+    accuracy = (found == truth).float().mean(-1).mean(-1)
+    print(f"accuracy of the settings: {accuracy.min().item():.3f} to {accuracy.max().item():.3f}")
+    worst = 0.0
+    for i in range(N_SETTINGS):  # in float64, a setting at a time
+        S, D = codes[i].double(), atoms.B[i].double()
+        ones = torch.ones(S.shape[:-1], device="cuda", dtype=torch.float64)
+        gap = duality_gap(S, S @ (D @ D.mT), Y.double() @ D.mT, ones, alpha[i, ..., 0].double(), False)
+        worst = max(worst, 2 * gap.max().item())
+    print(
+        f"worst gap, in float64: {worst:.2e}; peak memory {torch.cuda.max_memory_allocated() / 2**30:.0f} GiB"
+    )
+
+
+def matrix_rate(n=16384):
+    """Flop/s of float32 products on this card."""
+    a = torch.randn(n, n, device="cuda")
+    return max(2 * n**3 / seconds_of(lambda: a @ a)[1] for _ in range(5))
+
+
+def large_problem(n, d, c, K):
+    """Random samples near a random centre of their class, and atoms at samples."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    labels = torch.randint(c, (n,), device="cuda", generator=generator)
+    centres = torch.randn(c, d, device="cuda", generator=generator)
+    X = torch.empty(n, d, device="cuda")
+    for i in range(0, n, 2**16):
+        rows = centres[labels[i : i + 2**16]]
+        noise = torch.randn(rows.shape, device="cuda", generator=generator)
+        X[i : i + 2**16] = torch.nn.functional.normalize(rows + noise)
+    atom_classes = torch.arange(K, device="cuda") % c
+    ordered, order = torch.sort(labels, stable=True)
+    own = torch.eye(c, device="cuda")[atom_classes]
+    start = torch.cat([X[order[torch.searchsorted(ordered, atom_classes)]], own, own], dim=1)
+    return X, labels, Atoms(start, c)
+
+
+def measure_large(n=1_000_000, d=2048, c=1000, K=2000, max_iter=30):
+    rate = matrix_rate()
+    X, labels, start = large_problem(n, d, c, K)
+    torch.cuda.reset_peak_memory_stats()
+    times = [time.perf_counter()]
+
+    def watch(iteration, record, atoms):
+        torch.cuda.synchronize()
+        times.append(time.perf_counter())
+        return False
+
+    weights = {"lam": 1.0, "omega": 2.0**-11, "epsilon": 2.0**-4}
+    blocks = InMemoryBlocks(X, labels, 2**16)
+    solve(blocks, start, code_scale=code_scale([K // c] * c), max_iter=max_iter, callback=watch, **weights)
+    flops, seconds = 2.0 * n * K * (2 * K + 2 * d), np.diff(times)
+    ordinary = np.median(seconds)
+    print(f"float32 products: {rate / 1e12:.1f} TFlop/s; an iteration: {ordinary:.2f} s in the median, "
+          f"{flops / ordinary / rate:.0%} of that; {max_iter} iterations: {seconds.sum():.1f} s; peak memory "
+          f"{torch.cuda.max_memory_allocated() / 2**30:.0f} GiB")  # fmt: skip
+
+
+def measure_throughput(n=200_000, d=1024, K=2000):
+    generator = torch.Generator("cuda").manual_seed(0)
+    D, X = (
+        torch.nn.functional.normalize(torch.randn(m, d, device="cuda", generator=generator)) for m in (K, n)
+    )
+
+    def work(alpha):
+        G, rhs, sq_norms = D @ D.mT, X @ D.mT, (X * X).sum(-1)
+        return batched_lasso(G, rhs, sq_norms, torch.full((1, 1), alpha, device="cuda"), 1e-4)
+
+    work(0.1)
+    for alpha in (0.1, 0.08, 0.07, 0.06, 0.05):
+        (codes, gaps, n_iter), seconds = seconds_of(lambda alpha=alpha: work(alpha))
+        n_nonzero = (codes != 0).sum().item() / n
+        print(f"alpha {alpha}: {n / seconds:,.0f} codes a second; {n_nonzero:.1f} non-zeros; "
+              f"iterations {n_iter.median().item()} in the median, {n_iter.max().item()} at most; worst gap "
+              f"{2 * gaps.max().item():.1e}", flush=True)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    what = {
+        "fits": measure_fits,
+        "codes": measure_codes,
+        "large": measure_large,
+        "throughput": measure_throughput,
+    }
+    parser.add_argument("what", choices=what, nargs="+")
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    for name in parser.parse_args().what:
+        what[name]()
+
+
+if __name__ == "__main__":
+    main()

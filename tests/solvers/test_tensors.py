@@ -1,0 +1,144 @@
+"""Tensors: on the host here, on a GPU where there is one; kernels against the plain versions they stand for.
+
+Triton's interpreter stands in for a GPU. On a machine with one: ``pytest -m gpu``.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledl.objective import duality_gap
+from ledl.solvers import compiled
+from ledl.solvers.atoms import update_block_plain
+from ledl.solvers.lasso import lasso
+from ledl.solvers.ledl import shrink_plain
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from ledl.arrays import as_array, class_sums, positive_inverse, put_samples, take_samples, to_host  # noqa: E402
+from ledl.solvers.batched import batched_lasso, reflect_plain  # noqa: E402
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return request.param
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["float64", "float32"])
+def dtype(request):
+    return request.param
+
+
+def lassos(rng, n_problems=3, n_atoms=40, n_samples=50, n_features=25):
+    D, X = (rng.standard_normal((n_problems, n, n_features)) for n in (n_atoms, n_samples))
+    D /= np.linalg.norm(D, axis=-1, keepdims=True)
+    alpha = np.array([0.3, 0.05, 0.01])[:n_problems, None, None]
+    return D @ D.swapaxes(1, 2), X @ D.swapaxes(1, 2), (X * X).sum(axis=-1), alpha
+
+
+def test_sums_over_classes_and_samples_by_index(rng, device):
+    values, labels = rng.random((2, 9, 4)), rng.integers(3, size=(2, 9))
+    labels[labels == 1] = 2  # a class without samples
+    tensors = [torch.as_tensor(x, device=device) for x in (values, labels)]
+    np.testing.assert_allclose(to_host(class_sums(*tensors, 3)), class_sums(values, labels, 3), atol=1e-14)
+    index = torch.as_tensor(np.array([[3, 0], [8, 8]]), device=device)
+    taken = take_samples(tensors[0], index)
+    np.testing.assert_array_equal(to_host(taken), values[np.arange(2)[:, None], to_host(index)])
+    out = torch.zeros_like(tensors[0])
+    put_samples(out, index, taken)
+    np.testing.assert_array_equal(to_host(out)[0, 3], values[0, 3])
+    assert as_array([1.0], taken).device == taken.device
+
+
+def test_inverse_of_what_is_not_positive_definite_is_nan(device):
+    matrices = torch.stack([torch.eye(3), -torch.eye(3)]).double().to(device)
+    inverse = to_host(positive_inverse(matrices))
+    np.testing.assert_allclose(inverse[0], np.eye(3))
+    assert np.isnan(inverse[1]).any()
+
+
+def test_batched_lasso_reaches_its_gap_and_the_objective_of_exact_codes(rng, device, dtype):
+    arrays = lassos(rng)
+    tensors = [torch.as_tensor(x.astype(dtype), device=device) for x in arrays]
+    tol = 1e-4
+    codes, gaps, _ = (to_host(x) for x in batched_lasso(*tensors, tol))
+    G, rhs, sq_norms, alpha = arrays
+    S = codes.astype(np.float64)
+    exact = duality_gap(S, S @ G, rhs, sq_norms, alpha[..., 0], False)
+    assert (exact <= tol * sq_norms / 2).all()
+    np.testing.assert_allclose(gaps, exact, atol=1e-9 if dtype == np.float64 else 1e-4)
+    for p in range(3):
+        best, _ = lasso(G[p], rhs[p], sq_norms[p], alpha[p].item(), 1e-10)
+        values = [
+            (s @ G[p] * s).sum(axis=1) / 2 - (s * rhs[p]).sum(axis=1) + alpha[p] * np.abs(s).sum(axis=1)
+            for s in (S[p], best)
+        ]
+        assert np.all(values[0] - values[1] <= tol * sq_norms[p] / 2)
+
+
+def test_batched_lasso_gives_up_at_max_iter(rng):
+    tensors = [torch.as_tensor(x) for x in lassos(rng)]
+    _, gaps, n_iter = batched_lasso(*tensors, 1e-12, max_iter=7)
+    assert int(n_iter.max()) == int(n_iter.min()) == 7
+    assert float(gaps.max()) > 1e-12
+
+
+def check_kernels(device):
+    """What `test_kernels...` run, here or in a process of its own: each kernel against its plain version."""
+    from ledl.solvers.compiled import triton
+
+    rng = np.random.default_rng(0)
+    for dtype, tol in [(torch.float64, 1e-11), (torch.float32, 2e-4)]:
+
+        def draw(*shape, dtype=dtype):
+            return torch.as_tensor(rng.standard_normal(shape), dtype=dtype, device=device)
+
+        for q in (30, 700):  # in registers, and in strips
+            G, S, M, D = draw(3, 7, 7), draw(3, 7, q), draw(3, 20, q), draw(3, 20, q) * 0
+            G, bounds = G @ G.mT, (0, q - 12, q - 6, q)
+            radii, floors = draw(3, 3).abs() + 0.5, draw(3, 3).double().abs() * 1e-12
+            floors[1, 1] = 1e9  # an atom that nobody uses stays
+            parts = [[M.clone(), D.clone()] for _ in range(2)]
+            found = triton.update_block(G, S, *parts[0], 5, bounds, radii, floors)
+            plain = update_block_plain(G, S, *parts[1], 5, bounds, radii, floors)
+            torch.testing.assert_close(found, plain, rtol=tol, atol=tol)
+            torch.testing.assert_close(parts[0], parts[1], rtol=tol, atol=tol)
+        C, Z, L = (draw(3, 50, 110) for _ in range(3))
+        epsilon, rho = draw(3, 1, 1).abs(), draw(1, 1).abs() + 0.5
+        for found, plain in zip(
+            triton.shrink(C, Z, L, epsilon, rho, 0.4), shrink_plain(C, Z, L, epsilon, rho, 0.4), strict=True
+        ):
+            torch.testing.assert_close(found, plain, rtol=tol, atol=tol)
+        plain = reflect_plain(C, Z, 1.8, epsilon)
+        torch.testing.assert_close(triton.reflect_batch(C.clone(), Z, 1.8, epsilon), plain, rtol=tol, atol=tol)
+
+
+def test_kernels_in_the_interpreter_agree_with_the_plain_versions():
+    pytest.importorskip("triton", reason="triton is not installed")
+    code = "import test_tensors; test_tensors.check_kernels('cpu')"
+    paths = [str(Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+def test_kernels_on_the_gpu_agree_with_the_plain_versions():
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    check_kernels("cuda")
+
+
+def test_loops_for_tensors_on_the_host_are_those_for_numpy():
+    assert compiled.find("update_block", torch.zeros(1)) is not None
+    assert compiled.find("reflect_batch", torch.zeros(1)) is None
