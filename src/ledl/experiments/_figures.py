@@ -98,7 +98,7 @@ def _grid(
     n: int, width: float, height: float, n_columns: int = 3, sharey: bool = False
 ) -> tuple[Any, list[Any]]:
     """A figure and n axes in it."""
-    n_columns = min(n, n_columns)
+    n_columns = min(n, 2 if n == 4 else n_columns)
     n_rows = -(-n // n_columns)
     figure = _figure(width * n_columns, height * n_rows)
     axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=sharey).ravel()

@@ -40,12 +40,14 @@ def write_page(
 ) -> str:
     """The page's text; `said` are remarks."""
     titles = ", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets)
-    sections = [_table(table) for table in tables]
-    sections += [_remarks(said, failures)]
-    sections += [_figures(pictures)] if pictures else []
-    sections += [_how(plan, record, n_starts, command)]
-    links = [(table.name, table.title) for table in tables] + [("remarks", "Remarks")]
-    links += ([("figures", "Figures")] if pictures else []) + [("how", "What was run")]
+    parts = {table.name: (table.title, _table(table)) for table in tables}
+    settings = {"settings": parts.pop("settings")} if "settings" in parts else {}  # long: last
+    parts["remarks"] = "Remarks", _remarks(said, failures)
+    if pictures:
+        parts["figures"] = "Figures", _figures(pictures)
+    parts["how"] = "What was run", _how(plan, record, n_starts, command)
+    parts |= settings
+    links = [(name, title) for name, (title, _) in parts.items()]
     menu = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in links)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -53,7 +55,7 @@ def write_page(
         f"<title>ledl reproduce: {escape(titles)}</title>\n<style>\n{_resource('report.css')}</style>\n"
         f"</head>\n<body>\n<header><h1>Few-shot classification on {escape(titles)}</h1>\n"
         f"<p>{escape(_lead(plan, tables[0]))}</p><nav>{menu}</nav></header>\n<main>\n"
-        + "\n".join(sections)
+        + "\n".join(text for _, text in parts.values())
         + f"\n</main>\n<footer>Made by ledl {ledl.__version__}.</footer>\n"
         f"<script>\n{_resource('report.js')}</script>\n</body>\n</html>\n"
     )

@@ -97,7 +97,7 @@ def reproduce(
     made = tables(plan, rows, results)
     tell("comparing with the paper's claims")
     claims = claims_table(plan, results)
-    made += [claims] if claims else []
+    made = sorted([*made, *([claims] if claims else [])], key=lambda table: table.name == "settings")
     _write(folder / "table.md", "\n".join(map(to_markdown, made)))
     _write(folder / "table.tex", "\n".join(to_latex(table) for table in made if not table.prose))
     _write(folder / "table.csv", to_csv(rows))
