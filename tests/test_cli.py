@@ -89,7 +89,13 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path, folder, message):
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_finished(tmp_path, jobs):
     words = ["reproduce", "--no-figures", "--jobs", str(jobs), "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [*LEDL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*LEDL, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Where the tests themselves run in the background, interrupts are ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("cells/*/*.json")) and time.monotonic() < deadline:
