@@ -59,11 +59,11 @@ def _main(
 EXAMPLES = """
 [b]Examples[/b]
 
-ledl reproduce  [dim]digits, about a minute[/dim]
+ledl reproduce  [dim]digits, a minute or two[/dim]
 
 ledl reproduce yaleb pie --select defaults  [dim]both face sets[/dim]
 
-ledl reproduce paper --out results  [dim]the paper's table 1, about an hour on two cores[/dim]
+ledl reproduce paper --out results  [dim]the paper's table 1, an hour or more on two cores[/dim]
 """
 
 

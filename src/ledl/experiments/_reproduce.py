@@ -156,7 +156,7 @@ def _check_data(plan: Plan) -> None:
     status = {entry.name: entry for entry in available()}
     absent = [dataset for dataset in plan.datasets if status[dataset].status == "ask"]
     if absent:
-        here = [dataset for dataset in plan.datasets if dataset not in absent]
+        here = [dataset for dataset in plan.datasets if status[dataset].status == "here"]
         details = "\n".join(f"  {dataset}: {status[dataset].detail}" for dataset in absent)
         rest = f"\nThe others are here: {' '.join(here)}." if here else ""
         raise FileNotFoundError(
