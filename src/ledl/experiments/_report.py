@@ -165,9 +165,7 @@ def _how(plan: Plan, record: Mapping[str, Any], n_starts: int, command: str) -> 
     datasets = "".join(_dataset(name) for name in plan.datasets)
     methods = "".join(_method(name, plan.select) for name in plan.methods)
     text_of_record = escape(json.dumps(record, indent=2))
-    others = (
-        f"<p>{n_starts - 1} other starts in this folder have records of their own.</p>" if n_starts > 1 else ""
-    )
+    others = f"<p>Records of starts in this folder: {n_starts}.</p>"
     return (
         f'<section id="how"><h2>What was run, and how to run it again</h2><pre>{escape(command)}</pre>'
         f"<p>{escape(text)}</p><h3>Datasets</h3><dl>{datasets}</dl><h3>Methods</h3><dl>{methods}</dl>"
