@@ -67,7 +67,9 @@ class ConvergenceDisplay:
     >>> from ledl.plots import ConvergenceDisplay
     >>> X, y = load_digits(return_X_y=True)
     >>> model = LEDLClassifier(random_state=0).fit(X[:100], y[:100])
-    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> display = ConvergenceDisplay.from_estimator(model)
+    >>> display.ax_.get_title()
+    'LEDLClassifier'
     """
 
     def __init__(self, history: Mapping[str, Array], *, name: str = "") -> None:
@@ -240,8 +242,7 @@ class AccuracyDisplay:
     base : int, default=2
         Of the logarithmic scale of x; 0 for a linear one.
     mark : float, default=None
-        A value to be pointed out.
-    mark_label : str, default="default"
+        A value to be pointed out: the parameter's default.
     """
 
     def __init__(
@@ -252,10 +253,9 @@ class AccuracyDisplay:
         xlabel: str,
         base: int = 2,
         mark: float | None = None,
-        mark_label: str = "default",
     ) -> None:
         self.values, self.accuracies, self.xlabel = list(values), accuracies, xlabel
-        self.base, self.mark, self.mark_label = base, mark, mark_label
+        self.base, self.mark = base, mark
 
     def plot(self, ax: Any = None) -> AccuracyDisplay:
         """Draw."""
@@ -268,7 +268,7 @@ class AccuracyDisplay:
             style = {"marker": markers[i % len(markers)], "markersize": 4, "capsize": 2, "linewidth": 1.3}
             ax.errorbar(self.values, accuracies.mean(axis=1), yerr=spread, **style, label=name)
         if self.mark is not None:
-            ax.axvline(self.mark, color="black", linewidth=0.8, linestyle=":", label=self.mark_label)
+            ax.axvline(self.mark, color="black", linewidth=0.8, linestyle=":", label="default")
         if self.base:
             ax.set_xscale("log", base=self.base)
         else:

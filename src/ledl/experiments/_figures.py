@@ -94,11 +94,9 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _grid(
-    n: int, width: float, height: float, n_columns: int = 3, sharey: bool = False
-) -> tuple[Any, list[Any]]:
-    """A figure and n axes in it."""
-    n_columns = min(n, 2 if n == 4 else n_columns)
+def _grid(n: int, width: float, height: float, sharey: bool = False) -> tuple[Any, list[Any]]:
+    """A figure and n axes in it, three in a row, or four in two rows."""
+    n_columns = 2 if n == 4 else min(n, 3)
     n_rows = -(-n // n_columns)
     figure = _figure(width * n_columns, height * n_rows)
     axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=sharey).ravel()
