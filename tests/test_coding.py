@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from ledl import coders, coding, sparse_encode
+from ledl import coders, sparse_encode
 from ledl.solvers.lasso import SOLVERS
 from problems import unit
 
@@ -144,8 +144,8 @@ def test_form_of_the_input_changes_nothing(problem, options, tmp_path):
 def test_sparse_output_chunks_and_threads_change_nothing(problem, options, monkeypatch):
     X, D = problem
     expected, info = sparse_encode(X, D, return_info=True, **options)
-    monkeypatch.setattr(coding, "CHUNK_ROWS", 17)
-    monkeypatch.setattr(coding, "CHUNK", 1)
+    monkeypatch.setattr(coders, "CHUNK_ROWS", 17)
+    monkeypatch.setattr(coders, "CHUNK", 1)
     monkeypatch.setattr(coders, "GRAM_THREADS", 1)
     for n_jobs in (None, 2, 3, -1):
         codes, again = sparse_encode(X, D, n_jobs=n_jobs, sparse_output=True, return_info=True, **options)
@@ -254,8 +254,8 @@ def test_bad_arguments_are_named(problem, options, message):
 
 def test_bad_arrays_are_named(problem, monkeypatch):
     X, D = problem
-    monkeypatch.setattr(coding, "CHUNK", 1)
-    monkeypatch.setattr(coding, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(coders, "CHUNK", 1)
+    monkeypatch.setattr(coders, "CHUNK_ROWS", 50)
     with pytest.raises(ValueError, match="X has 25 features and the dictionary 24"):
         sparse_encode(X, D[:, :-1], alpha=0.1)
     with pytest.raises(ValueError, match=r"X has shape \(25,\).*x.reshape\(1, -1\)"):

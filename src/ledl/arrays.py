@@ -7,6 +7,7 @@ independent problems throughout: an operation on ``(..., n, r)`` works on each `
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -45,9 +46,45 @@ def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
     return namespace(like).asarray(values, dtype=dtype, device=like.device)
 
 
+def place(array: Array, device: str | None) -> Array:
+    """A tensor on that device of PyTorch; for None the NumPy array itself."""
+    if device is None:
+        return array
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"device={device!r} needs PyTorch: pip install 'ledl[gpu]'; or use device=None."
+        ) from error
+    if is_numpy(array) and not array.flags.writeable:  # which tensors do not know
+        array = array.copy()
+    try:
+        return torch.as_tensor(array, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={device!r} cannot be used here: {reason} Use 'cuda' where there is a GPU, 'cpu', or None."
+        ) from error
+
+
 def to_host(array: Array) -> Array:
     """A NumPy array; a copy where it lies elsewhere."""
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+def free_memory(like: Array) -> int:
+    """Bytes that can still be had where an array lies."""
+    if is_on_gpu(like):
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(like.device)
+        # What PyTorch holds but does not use can be had, too.
+        held = torch.cuda.memory_reserved(like.device) - torch.cuda.memory_allocated(like.device)
+        return int(free + held)
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every platform tells
+        return 2**30
 
 
 def is_numpy(array: Array) -> bool:
@@ -80,6 +117,24 @@ def inner(a: Array, b: Array) -> Array:
 def squared_norm(a: Array) -> Array:
     """Squared Frobenius norm of the two last axes, in float64: (..., n, r) -> (...)."""
     return inner(a, a)
+
+
+def row_squares(a: Array) -> Array:
+    """|a_i|^2 of each row, in float64, with no copy of the rows: (n, r) -> (n,)."""
+    if is_torch(a):
+        import torch
+
+        return torch.linalg.vector_norm(a, dim=-1, dtype=torch.float64) ** 2
+    return np.einsum("ij,ij->i", a, a, dtype=np.float64)
+
+
+def product(a: Array, b: Array) -> Array:
+    """``a b`` where `a` lies, in the wider type of both; `b` is an array of the host."""
+    if is_numpy(a):
+        return a @ b
+    xp, b = namespace(a), as_array(b, a)
+    dtype = xp.result_type(a, b)
+    return xp.astype(a, dtype, copy=False) @ xp.astype(b, dtype, copy=False)
 
 
 def unit_rows(a: Array) -> Array:

@@ -6,8 +6,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ledl.arrays import Array, add_to_diagonal, cholesky, cholesky_solve
+from ledl.arrays import (
+    Array,
+    add_to_diagonal,
+    as_array,
+    cholesky,
+    cholesky_solve,
+    free_memory,
+    is_numpy,
+    namespace,
+    product,
+    put_samples,
+    take_samples,
+    to_host,
+)
 from ledl.objective import duality_gap
+from ledl.solvers import compiled
+from ledl.solvers.batched import batched_lasso
 from ledl.solvers.lasso import LassoInfo, lasso
 from ledl.solvers.omp import omp
 from ledl.solvers.proximal import find_penalty
@@ -27,6 +42,13 @@ DENSE = 64
 ADMM_ROUNDS = 1000
 # Fewer atoms than this have their Gram matrix sooner than threads are started.
 GRAM_THREADS = 512
+# Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
+# at least so many samples, or BLAS would spend its time on packing the atoms.
+CHUNK, CHUNK_ROWS = 2**18, 256
+# Chunks a thread, so that none waits long for another.
+CHUNKS_A_THREAD = 4
+# The same on a device: enough to fill it. Arrays of that size which the batched lasso needs, in float64.
+DEVICE_CHUNK, DEVICE_ARRAYS = 2**28, 16
 
 
 class LassoCoder:
@@ -152,6 +174,101 @@ class LassoCoder:
         return G, X @ atoms.T
 
 
+class BatchedLassoCoder:
+    """Lasso codes of all samples at once, by ADMM where the tensors lie; leading axes are problems.
+
+    First in float32 as far as that goes, then in float64 from there; with "auto" what is left over is finished
+    by exact steps on the host.
+
+    Parameters
+    ----------
+    atoms : (..., K, r)
+    alpha : float or (..., 1, 1)
+    """
+
+    def __init__(
+        self,
+        atoms: Array,
+        *,
+        alpha: Any,
+        tol: float,
+        solver: str = "auto",
+        max_iter: int = 10_000,
+        positive: bool = False,
+    ) -> None:
+        xp = namespace(atoms)
+        self.atoms, self.alpha, self.tol = atoms, alpha, tol
+        self.max_iter, self.positive, self.solver = max_iter, positive, "admm"
+        self._exact = solver == "auto" and compiled.find("active_set", np.empty(0)) is not None
+        D = xp.astype(atoms, xp.float64, copy=False)
+        self._G = D @ D.mT
+
+    def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
+        """Codes, gaps, iterations, and whether the gaps are small enough; all but the codes on the host."""
+        xp = namespace(X)
+        X, D = (xp.astype(x, xp.float64, copy=False) for x in (X, self.atoms))
+        rhs = X @ D.mT
+        alpha = xp.broadcast_to(as_array(self.alpha, rhs, xp.float64), (*rhs.shape[:-2], 1, 1))
+        codes = xp.zeros_like(rhs) if start is None else xp.astype(as_array(start, rhs), xp.float64) + 0
+        gap = duality_gap(codes, codes @ self._G, rhs, sq_norms, alpha[..., 0], self.positive)
+        n_iter = xp.zeros(gap.shape, dtype=xp.int64, device=gap.device)
+        for dtype, tol in self._stages(sq_norms):
+            late = _late_first(gap > tol * sq_norms / 2)
+            if late.shape[-1]:
+                S, again, steps = self._solve(late, dtype, tol, codes, rhs, sq_norms, alpha)
+                for out, values in ((codes, S), (gap, again), (n_iter, steps + take_samples(n_iter, late))):
+                    put_samples(out, late, values)
+        if self._exact:
+            self._finish(codes, gap, n_iter, rhs, sq_norms, alpha)
+        gap, n_iter, squares = (to_host(x) for x in (gap, n_iter, sq_norms))
+        return codes, gap, n_iter, gap <= self.tol * squares / 2
+
+    def _solve(
+        self, late: Array, dtype: Any, tol: float, codes: Array, rhs: Array, sq_norms: Array, alpha: Array
+    ) -> tuple[Array, Array, Array]:
+        """Codes, gaps and iterations of some of the samples, by steps in that type; the gaps are in float64."""
+        xp = namespace(rhs)
+        codes, rhs, sq_norms = (take_samples(x, late) for x in (codes, rhs, sq_norms))
+        G, b, squares, weight, start = (xp.astype(x, dtype) for x in (self._G, rhs, sq_norms, alpha, codes))
+        most = min(self.max_iter, ADMM_ROUNDS) if self._exact else self.max_iter
+        options = {"start": start, "max_iter": most, "positive": self.positive}
+        S, _, steps = batched_lasso(G, b, squares, weight, tol, **options)
+        S = xp.astype(S, xp.float64, copy=False)
+        return S, duality_gap(S, S @ self._G, rhs, sq_norms, alpha[..., 0], self.positive), steps
+
+    def _stages(self, sq_norms: Array) -> list[tuple[Any, float]]:
+        """Types to work in, and the tolerance of each."""
+        xp = namespace(sq_norms)
+        low, high = SINGLE_PRECISION_RANGE
+        squares = [sq_norms, xp.linalg.diagonal(self._G)]
+        fits = all(bool(xp.all((x == 0) | ((x > low) & (x < high)))) for x in squares)
+        first = [(xp.float32, max(self.tol, SINGLE_PRECISION_TOL))] if fits else []
+        return [*first, (xp.float64, self.tol)]
+
+    def _finish(
+        self, codes: Array, gap: Array, n_iter: Array, rhs: Array, sq_norms: Array, alpha: Array
+    ) -> None:
+        """Exact steps on the host for samples that are not done; in place."""
+        late = to_host(gap > self.tol * sq_norms / 2)
+        for problem in sorted({tuple(index) for index in np.argwhere(late)[:, :-1].tolist()}):
+            rows = as_array(np.flatnonzero(late[problem]), n_iter)
+            S, b, squares = (to_host(x[problem][rows]) for x in (codes, rhs, sq_norms))
+            left = self.max_iter - int(n_iter[problem].max())
+            if left > 0:
+                G, weight = to_host(self._G[problem]), float(alpha[problem][0, 0])
+                options = {"max_iter": left, "positive": self.positive, "start": S}
+                S, info = lasso(G, b, squares, weight, self.tol, **options)
+                codes[problem][rows], gap[problem][rows] = as_array(S, codes), as_array(info.gap, gap)
+                n_iter[problem][rows] += as_array(info.n_iter, n_iter)
+
+
+def _late_first(late: Array) -> Array:
+    """Indices of late samples, (..., m), as many in each problem as in the one that has most of them."""
+    xp = namespace(late)
+    most = int(xp.max(xp.sum(xp.astype(late, xp.int64), axis=-1)))
+    return xp.argsort(xp.astype(~late, xp.int64), axis=-1, stable=True)[..., :most]
+
+
 class RidgeCoder:
     """Codes of ridge regression, argmin |x - s D|^2 + alpha |s|^2, by one product a sample.
 
@@ -164,40 +281,47 @@ class RidgeCoder:
     def __init__(self, atoms: Array, alpha: float) -> None:
         self.atoms = atoms
         K, r = atoms.shape
-        dtype, atoms = atoms.dtype, atoms.astype(np.float64, copy=False)
+        xp, dtype = namespace(atoms), atoms.dtype
+        atoms = xp.astype(atoms, xp.float64, copy=False)
         G = atoms.T @ atoms if r < K else atoms @ atoms.T
+        rows = xp.asarray(atoms if r < K else atoms.T, copy=True)
         try:
-            factor = cholesky(add_to_diagonal(G, np.full((1, 1), alpha, dtype=G.dtype)))
+            factor = cholesky(add_to_diagonal(G, as_array([[alpha]], G, G.dtype)))
+            solved = to_host(cholesky_solve(factor, rows))
+            if not np.isfinite(solved).all():  # which is how tensors tell
+                raise np.linalg.LinAlgError("the matrix is not positive definite")
         except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"alpha={alpha} is so small that ridge codes over these atoms are not defined in float64 "
                 f"({error}). Raise alpha."
             ) from error
-        rows = np.ascontiguousarray(atoms if r < K else atoms.T)
-        solved = cholesky_solve(factor, rows.copy())
-        self._projection = np.ascontiguousarray(solved.T if r < K else solved, dtype=dtype)
+        solved = np.ascontiguousarray(solved.T if r < K else solved)
+        self._projection = solved.astype(to_host(xp.empty(0, dtype=dtype)).dtype, copy=False)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps of none, iterations of which there are none, and True."""
         n = len(X)
-        return X @ self._projection, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
+        return product(X, self._projection), np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
 
 class OMPCoder:
-    """Codes of orthogonal matching pursuit, in float64 whatever the data."""
+    """Codes of orthogonal matching pursuit, in float64 whatever the data, where the atoms lie."""
 
     solver, tol = "omp", None
 
     def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
-        self.atoms = atoms.astype(np.float64, copy=False)
+        xp = namespace(atoms)
+        self.atoms = xp.astype(atoms, xp.float64, copy=False)
         self.n_nonzero = min(n_nonzero, *atoms.shape)
-        self._G = gram(self.atoms, threads)
+        self._G = gram(self.atoms, threads) if is_numpy(atoms) else self.atoms @ self.atoms.T
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Codes, gaps that are not known, atoms taken, and True."""
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        codes, n_iter = omp(self._G, X @ self.atoms.T, sq_norms, self.n_nonzero)
-        return codes, np.full(len(X), np.nan), n_iter, np.ones(len(X), dtype=bool)
+        xp = namespace(X)
+        codes, n_iter = omp(
+            self._G, xp.astype(X, xp.float64, copy=False) @ self.atoms.T, sq_norms, self.n_nonzero
+        )
+        return codes, np.full(len(X), np.nan), to_host(n_iter), np.ones(len(X), dtype=bool)
 
 
 class Coder(Protocol):
@@ -210,6 +334,20 @@ class Coder(Protocol):
     def tol(self) -> float | None: ...
 
     def __call__(self, X: Array, sq_norms: Array, start: Any = None) -> tuple[Array, Array, Array, Array]: ...
+
+
+def chunk_size(atoms: Array, n_features: int, n_samples: int, threads: int) -> int:
+    """Samples to be coded at once: what a core's cache, or a device's memory, holds of them and of codes."""
+    widest: int = max(atoms.shape[-2], n_features)
+    if not is_numpy(atoms):
+        most = free_memory(atoms) // (2 * DEVICE_ARRAYS * 8)
+        return max(min(DEVICE_CHUNK, most) // widest, CHUNK_ROWS)
+    rows = max(CHUNK // widest, CHUNK_ROWS)
+    # As many chunks as threads, or several times that, lest some wait for others.
+    rounds = max(
+        -(-n_samples // (rows * threads)), min(n_samples // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1
+    )
+    return -(-n_samples // (rounds * threads))
 
 
 def gram(atoms: Array, threads: int = 1) -> Array:

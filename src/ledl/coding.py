@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -13,18 +14,12 @@ from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
-from ledl.arrays import Array
-from ledl.coders import Coder, LassoCoder, OMPCoder
+from ledl.arrays import Array, as_array, is_numpy, is_torch, namespace, place, to_host
+from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
 from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS
 from ledl.solvers.proximal import PILOTS
-from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled
 from ledl.threads import map_in_threads, one_blas_thread
-
-# Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
-# at least so many samples, or BLAS would spend its time on packing the atoms.
-CHUNK, CHUNK_ROWS = 2**18, 256
-# Chunks a thread, so that none waits long for another.
-CHUNKS_A_THREAD = 4
 
 
 class CodingInfo(NamedTuple):
@@ -71,6 +66,7 @@ def sparse_encode(
     positive: bool = False,
     init: Array | None = None,
     sparse_output: bool = False,
+    device: str | None = None,
     n_jobs: int | None = None,
     return_info: bool = False,
 ) -> Any:
@@ -88,7 +84,7 @@ def sparse_encode(
     ----------
     X : array-like of shape (n_samples, n_features)
         Samples; float32 and float64 stay what they are, and so do codes, anything else becomes float64. A
-        memory-mapped array is read chunk by chunk.
+        memory-mapped array is read chunk by chunk. PyTorch tensors are coded where they lie.
 
     dictionary : array-like of shape (n_components, n_features)
         The atoms D. They need not have norm 1, but for OMP that is what makes their correlations comparable.
@@ -124,6 +120,11 @@ def sparse_encode(
     sparse_output : bool, default=False
         Give a `scipy.sparse.csr_array`: much less memory where codes are sparse.
 
+    device : str, default=None
+        Where codes are computed: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
+        ``"cpu"``, with PyTorch (extra ``gpu``). There ``"admm"`` is the only solver, for ``"auto"`` with exact
+        steps on the host for samples that it leaves over. Of no effect on tensors.
+
     n_jobs : int, default=None
         Threads. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
@@ -132,7 +133,7 @@ def sparse_encode(
 
     Returns
     -------
-    codes : ndarray or csr_array of shape (n_samples, n_components)
+    codes : ndarray, csr_array or tensor of shape (n_samples, n_components)
     info : CodingInfo
         Only if `return_info`.
 
@@ -168,28 +169,54 @@ def sparse_encode(
     _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
     _check_features(X, D)
-    threads = effective_n_jobs(n_jobs)
+    _check_device(X, device, solver, sparse_output)
+    threads, samples = effective_n_jobs(n_jobs), Samples(X, device)
     with one_blas_thread():
         coder: Coder
         if alpha is not None:
             most = min(max_iter, 2**31)  # what compiled loops can count
-            options = {"solver": solver, "max_iter": most, "positive": positive, "threads": threads}
-            coder = lasso_coder(D, X, IdentitySubspace(), alpha=alpha, tol=tol, **options)
+            options = {"solver": solver, "max_iter": most, "positive": positive}
+            coder = lasso_coder(D, samples, IdentitySubspace(), threads, alpha=alpha, tol=tol, **options)
         else:
-            coder = OMPCoder(D, n_nonzero_coefs, threads)
-        codes: Any = np.empty((0 if sparse_output else len(X), len(D)), dtype=X.dtype)
+            coder = OMPCoder(samples.beside(D), n_nonzero_coefs, threads)
+        shape = (0 if sparse_output else len(X), len(D))
+        codes: Any = namespace(X).empty(shape, dtype=X.dtype, device=X.device)
 
         def finish(chunk: slice, part: Array, *samples: Array) -> Any:
+            part = part if is_torch(X) else to_host(part)
             return _compressed(part) if sparse_output else codes.__setitem__(chunk, part)
 
         advice = "Raise max_iter, tol or alpha, or take another solver."
-        parts, info = code_in_chunks(coder, X, IdentitySubspace(), finish, threads, advice, init)
+        parts, info = code_in_chunks(coder, samples, IdentitySubspace(), finish, threads, advice, init)
     if sparse_output:
         codes = _assembled(parts, len(D), X.dtype)
     if not return_info:
         return codes
-    n_nonzero = np.diff(codes.indptr) if sparse_output else np.count_nonzero(codes, axis=1)
+    n_nonzero = np.diff(codes.indptr) if sparse_output else to_host((codes != 0).sum(axis=1))
     return codes, info._replace(n_nonzero=n_nonzero)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples as they came, which are worked on chunk by chunk: on the device asked for, scaled if so asked.
+
+    Tensors stay where they lie.
+    """
+
+    data: Array
+    device: str | None = None
+    unit_norm: bool = False
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: Any) -> Array:
+        chunk = place(self.data[rows], None if is_torch(self.data) else self.device)
+        return scaled(chunk) if self.unit_norm else chunk
+
+    def beside(self, array: Array) -> Array:
+        """An array that is to meet the samples, where they will be."""
+        return as_array(array, self.data) if is_torch(self.data) else place(to_host(array), self.device)
 
 
 def _checked(array: Array, name: str) -> Array:
@@ -199,20 +226,32 @@ def _checked(array: Array, name: str) -> Array:
     """
     if type(array) is np.ndarray and array.dtype in (np.float64, np.float32) and array.ndim == 2 and array.size:
         return array
-    shape = np.shape(array)
+    shape = tuple(array.shape) if is_torch(array) else np.shape(array)
     if len(shape) != 2 or 0 in shape:
         raise ValueError(
             f"{name} has shape {shape}, but must be a matrix that is not empty, a row for each sample or atom. "
             "Reshape one sample x with x.reshape(1, -1), and images with X.reshape(len(X), -1)."
         )
+    if is_torch(array):
+        return float_tensor(array)
     return check_array(array, dtype=[np.float64, np.float32], input_name=name)
+
+
+def float_tensor(array: Array) -> Array:
+    """A tensor of float32 or float64, float64 unless it was a float; without a gradient."""
+    xp = namespace(array)
+    if array.dtype in (xp.float64, xp.float32):
+        return array.detach()
+    return xp.astype(array.detach(), xp.float32 if array.dtype.is_floating_point else xp.float64)
 
 
 def _checked_init(init: Any, shape: tuple[int, int]) -> Any:
     if init is None:
         return None
-    if np.shape(init) != shape:
-        raise ValueError(f"init has shape {np.shape(init)}, but codes have shape {shape}.")
+    if tuple(init.shape if is_torch(init) else np.shape(init)) != shape:
+        raise ValueError(f"init has shape {tuple(np.shape(init))}, but codes have shape {shape}.")
+    if is_torch(init):
+        return float_tensor(init)
     return check_array(init, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="init")
 
 
@@ -260,19 +299,32 @@ def _check_features(X: Array, D: Array) -> None:
         )
 
 
+def _check_device(X: Array, device: str | None, solver: str, sparse_output: bool) -> None:
+    if is_torch(X) and sparse_output:
+        raise ValueError("sparse_output gives a SciPy array, but X is a tensor. Convert X, or leave it out.")
+    if (is_torch(X) or device is not None) and solver not in ("auto", "admm"):
+        raise ValueError(
+            f"solver={solver!r} is for NumPy arrays with device=None. On tensors and devices use 'auto' or "
+            "'admm'."
+        )
+
+
 def lasso_coder(
-    atoms: Array, samples: Array, space: Subspace, *, alpha: float, tol: float, **options: Any
-) -> LassoCoder:
+    atoms: Array, samples: Samples, space: Subspace, threads: int, *, alpha: float, tol: float, **options: Any
+) -> LassoCoder | BatchedLassoCoder:
     """Lasso codes over atoms in the coordinates of `space`; float32 samples have at best `FLOAT32_TOL`."""
-    tol = max(tol, FLOAT32_TOL) if samples.dtype == np.float32 else tol
     pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
+    tol = max(tol, FLOAT32_TOL) if pilots.dtype == namespace(pilots).float32 else tol
+    if is_torch(pilots):
+        return BatchedLassoCoder(samples.beside(atoms), alpha=alpha, tol=tol, **options)
     sq_norms = space.squared_norms(pilots)
-    return LassoCoder(atoms, space.reduce(pilots), sq_norms, len(samples), alpha=alpha, tol=tol, **options)
+    options |= {"alpha": alpha, "tol": tol, "threads": threads}
+    return LassoCoder(to_host(atoms), space.reduce(pilots), sq_norms, len(samples), **options)
 
 
 def code_in_chunks(
     coder: Coder,
-    samples: Array,
+    samples: Samples,
     space: Subspace,
     finish: Callable[[slice, Array, Array, Array], Any],
     threads: int,
@@ -281,26 +333,25 @@ def code_in_chunks(
 ) -> tuple[list[Any], CodingInfo]:
     """What `finish` makes of each chunk: its place, codes, coordinates and squared norms; and what was done.
 
-    A chunk is worked on by one thread, products included. One warning, with `advice`, for all samples that
-    missed the gap.
+    A chunk is worked on by one thread, products included; on a device one after the other. One warning, with
+    `advice`, for all samples that missed the gap.
     """
     n = len(samples)
     gap, squares = np.full(n, np.nan), np.empty(n)
     n_iter, converged = np.zeros(n, np.int64), np.zeros(n, bool)
 
     def work(chunk: slice) -> Any:
-        sq_norms = space.squared_norms(samples[chunk], chunk.start)
-        X = space.reduce(samples[chunk])
+        Y = samples[chunk]
+        sq_norms, X = space.squared_norms(Y, chunk.start), space.reduce(Y)
         start: Any = None if init is None else init[chunk]
         start = start.toarray() if scipy.sparse.issparse(start) else start
         codes, gap[chunk], n_iter[chunk], converged[chunk] = coder(X, sq_norms, start)
-        squares[chunk] = sq_norms
-        return finish(chunk, codes.astype(samples.dtype, copy=False), X, sq_norms)
+        squares[chunk] = to_host(sq_norms)
+        return finish(chunk, namespace(codes).astype(codes, Y.dtype, copy=False), X, sq_norms)
 
-    rows = max(CHUNK // max(len(coder.atoms), samples.shape[1]), CHUNK_ROWS)
-    # As many chunks as threads, or several times that, lest some wait for others.
-    rounds = max(-(-n // (rows * threads)), min(n // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1)
-    parts = map_in_threads(work, list(gen_batches(n, -(-n // (rounds * threads)))), threads)
+    atoms = samples.beside(coder.atoms)
+    chunks = list(gen_batches(n, chunk_size(atoms, samples.data.shape[1], n, threads)))
+    parts = map_in_threads(work, chunks, threads if is_numpy(atoms) else 1)
     if not converged.all():
         late = ~converged
         worst = np.max(gap[late] / np.maximum(squares[late] / 2, np.finfo(np.float64).tiny))
@@ -310,36 +361,35 @@ def code_in_chunks(
             ConvergenceWarning,
             stacklevel=3,
         )
-    gaps = gap if isinstance(coder, LassoCoder) else None
+    gaps = gap if isinstance(coder, LassoCoder | BatchedLassoCoder) else None
     return parts, CodingInfo(gaps, n_iter, None, converged, coder.tol, coder.solver)
 
 
 def encode(
     make_coder: Callable[[int], Coder],
-    samples: Array,
+    samples: Samples,
     space: Subspace,
     finish: Callable[[Array, Array, Array], Array],
     n_jobs: int | None,
 ) -> Array:
     """For estimators: what `finish` makes of codes, coordinates and squared norms of samples, chunk by chunk.
 
-    `make_coder` takes the number of threads.
+    `make_coder` takes the number of threads. Tensors for tensors, otherwise NumPy arrays.
     """
     threads = effective_n_jobs(n_jobs)
+
+    def work(chunk: slice, codes: Array, X: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
+        result = finish(codes, X, sq_norms)
+        result = result if is_torch(samples.data) else to_host(result)
+        return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
+
     with one_blas_thread():
         coder = make_coder(threads)
-        parts, _ = code_in_chunks(
-            coder,
-            samples,
-            space,
-            lambda chunk, codes, *rest: (finish(codes, *rest), bool(codes.any())),
-            threads,
-            "Raise the tolerance or alpha.",
-        )
-    results, coded = zip(*parts, strict=True)
-    if not any(coded) and samples.any():
+        parts, _ = code_in_chunks(coder, samples, space, work, threads, "Raise the tolerance or alpha.")
+    results, coded, present = zip(*parts, strict=True)
+    if not any(coded) and any(present):
         reason = "they have nothing in common with the atoms"
-        if isinstance(coder, LassoCoder):
+        if isinstance(coder, LassoCoder | BatchedLassoCoder):
             reason = f"alpha={coder.alpha} is too large for samples of this size"
         kernel = ", or lower the kernel's gamma" if isinstance(space, KernelSpace) else ""
         warnings.warn(
@@ -348,7 +398,7 @@ def encode(
             UserWarning,
             stacklevel=3,
         )
-    return np.concatenate(results)
+    return namespace(results[0]).concat(results)
 
 
 def _compressed(codes: Array) -> tuple[Array, Array, Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ledl.arrays import Array, namespace
+from ledl.arrays import Array, as_array, namespace
 
 
 def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
@@ -45,24 +45,27 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
 
 
 def class_residuals(S: Array, X: Array, sq_norms: Array, D: Array, members: list[Array]) -> Array:
-    """|x - s_j D_j|^2 for each class j, s_j being the codes over its atoms D_j: the paper's (2), (n, K) ->
-    (n, c).
+    """|x - s_j D_j|^2 for each class j, s_j being the codes over its atoms D_j: the paper's (2), (..., n, K)
+    -> (..., n, c).
 
     ``members`` holds the indices of the atoms of each class. Coordinates in X and D may lack what x has outside
     the span of the atoms; ``sq_norms`` = |x|^2 must not. Rounding may make a zero slightly negative.
     """
     xp = namespace(S)
     # In float64: small differences of large numbers decide.
-    S, X, D = (xp.astype(array, xp.float64, copy=False) for array in (S, X, D))
-    rhs = X @ D.T
+    S, X, D = (as_array(array, S, xp.float64) for array in (S, X, D))
+    rhs = X @ D.mT
     residuals = []
     for atoms in members:
-        codes, G = S[:, atoms], D[atoms] @ D[atoms].T
-        residuals.append(sq_norms - xp.sum(codes * (2 * rhs[:, atoms] - codes @ G), axis=-1))
+        atoms = as_array(atoms, S)
+        codes, own = xp.take(S, atoms, axis=-1), xp.take(D, atoms, axis=-2)
+        fitted = 2 * xp.take(rhs, atoms, axis=-1) - codes @ (own @ own.mT)
+        residuals.append(sq_norms - xp.sum(codes * fitted, axis=-1))
     return xp.stack(residuals, axis=-1)
 
 
 def class_norms(S: Array, members: list[Array]) -> Array:
-    """|s_j| for each class j: (n, K) -> (n, c)."""
+    """|s_j| for each class j: (..., n, K) -> (..., n, c)."""
     xp = namespace(S)
-    return xp.stack([xp.linalg.vector_norm(S[:, atoms], axis=-1) for atoms in members], axis=-1)
+    own = (xp.take(S, as_array(atoms, S), axis=-1) for atoms in members)
+    return xp.stack([xp.linalg.vector_norm(codes, axis=-1) for codes in own], axis=-1)

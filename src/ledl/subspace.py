@@ -14,7 +14,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import scipy.linalg
 
-from ledl.arrays import Array, row_factorization
+from ledl.arrays import (
+    Array,
+    as_array,
+    is_torch,
+    namespace,
+    product,
+    row_factorization,
+    row_squares,
+    to_host,
+)
 
 # Negative eigenvalues of a kernel's matrix up to this share of the largest are rounding, of float32 at worst.
 ROUNDING = 1e-5
@@ -58,7 +67,7 @@ class RowSpace(NamedTuple):
     basis: Array
 
     def reduce(self, Y: Array) -> Array:
-        return Y @ self.basis.T
+        return product(Y, self.basis.T)
 
     def expand(self, B: Array) -> Array:
         return B @ self.basis
@@ -88,7 +97,10 @@ class KernelSpace(NamedTuple):
     coordinates: Array  # (n, r): of the training samples
 
     def reduce(self, Y: Array) -> Array:
-        return (self.kernel.similarities(Y) @ self.basis).astype(self.coordinates.dtype, copy=False)
+        # Kernels are evaluated on the host.
+        found = self.kernel.similarities(to_host(Y)) @ self.basis
+        found = found.astype(self.coordinates.dtype, copy=False)
+        return as_array(found, Y) if is_torch(Y) else found
 
     def expand(self, B: Array) -> Array:
         return B @ self.basis.T.astype(B.dtype, copy=False)
@@ -97,7 +109,8 @@ class KernelSpace(NamedTuple):
         return B @ self.coordinates
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
-        return self.kernel.squared_norms(Y, first)
+        squares = self.kernel.squared_norms(to_host(Y), first)
+        return as_array(squares, Y) if is_torch(Y) else squares
 
 
 def find_subspace(X: Array) -> tuple[Subspace, Array]:
@@ -106,7 +119,7 @@ def find_subspace(X: Array) -> tuple[Subspace, Array]:
     if n >= d:
         return IdentitySubspace(), X
     coordinates, basis = row_factorization(X)
-    return RowSpace(basis), coordinates
+    return RowSpace(to_host(basis)), coordinates
 
 
 def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> KernelSpace:
@@ -146,14 +159,27 @@ def squared_norms(X: Array, name: str, first: int = 0) -> Array:
 
     Refuses numbers that are not finite, or so large or small that their squares are of no use.
     """
-    squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    for row in np.flatnonzero(~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)):
-        if not np.isfinite(X[row]).all():
+    squares = row_squares(X)
+    found = to_host(squares)
+    for row in np.flatnonzero(~np.isfinite(found) | (found < np.finfo(np.float64).tiny)):
+        x = to_host(X[int(row)])
+        if not np.isfinite(x).all():
             raise ValueError(f"{name} contains NaN or infinity in row {first + row}. Remove or replace it.")
-        if X[row].any():
-            size = np.abs(X[row]).max()
+        if x.any():
+            size = np.abs(x).max()
             raise ValueError(
                 f"{name} has numbers of size {size:.0e} in row {first + row}, whose squares float64 cannot "
                 f"hold. Scale {name}, and alpha with it if there is one."
             )
     return squares
+
+
+def scaled(X: Array) -> Array:
+    """A copy with samples of norm 1; a zero sample stays zero."""
+    xp = namespace(X)
+    # First by the largest entry, so that squares neither overflow nor vanish.
+    largest = xp.maximum(xp.max(X, axis=1), -xp.min(X, axis=1))[:, None]
+    Y = X / xp.where(largest > 0, largest, xp.ones_like(largest))
+    norms = xp.astype(xp.sqrt(row_squares(Y)), Y.dtype)[:, None]
+    Y /= xp.where(norms > 0, norms, xp.ones_like(norms))
+    return Y

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import reference
-from ledl import LEDLClassifier, coders, coding
+from ledl import LEDLClassifier, coders
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
@@ -390,8 +390,8 @@ def test_fits_in_threads_leave_blas_as_it_was(digits):
 
 def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
     codes = fitted.transform(digits[2])
-    monkeypatch.setattr(coding, "CHUNK", 700)
-    monkeypatch.setattr(coding, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(coders, "CHUNK", 700)
+    monkeypatch.setattr(coders, "CHUNK_ROWS", 7)
     assert_allclose(fitted.transform(digits[2]), codes, atol=1e-12)
 
 

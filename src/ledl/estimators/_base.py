@@ -21,17 +21,18 @@ from sklearn.base import (
 # The one place that uses scikit-learn's private parameter validation, as its own template does.
 from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import normalize
+from sklearn.metrics import accuracy_score
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ledl.arrays import Array
+from ledl.arrays import Array, as_array, is_torch, namespace, place, product, to_host
 from ledl.coders import Coder, OMPCoder
-from ledl.coding import encode, lasso_coder
+from ledl.coding import Samples, encode, float_tensor, lasso_coder
 from ledl.objective import class_residuals
 from ledl.solvers.iteration import Iterations, Status
-from ledl.subspace import KernelSpace, Subspace, find_subspace, squared_norms
+from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
 from ledl.targets import atom_counts
 
 try:
@@ -46,6 +47,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
 
 
 __all__ = [
+    "DEVICE",
     "N_JOBS",
     "CodeScores",
     "Dictionary",
@@ -59,7 +61,6 @@ __all__ = [
     "check_memory",
     "check_not_zero",
     "fit_context",
-    "scaled",
     "unharmed",
     "with_callbacks",
 ]
@@ -74,6 +75,9 @@ STOPPED_BY = {
 # Any number of threads but none.
 N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None]
 
+# A device of PyTorch, or None for NumPy.
+DEVICE = [str, None]
+
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
@@ -81,17 +85,19 @@ Watcher: TypeAlias = Callable[[Attributes], bool]
 class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Codes samples over atoms.
 
-    A subclass has ``normalize`` and ``n_jobs`` among its parameters, sets ``_space`` and ``_atoms`` in `fit`,
-    and writes `_coder`, how samples are coded, or takes it from a class below.
+    A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters, sets ``_space`` and ``_atoms``
+    in `fit`, and writes `_coder`, how samples are coded, or takes it from a class below. What is fitted is kept
+    in NumPy arrays: where a model was fitted does not bind it.
     """
 
     normalize: bool
+    device: str | None
     n_jobs: int | None
     _space: Subspace
     _atoms: Array
     _scales: bool
 
-    def _coder(self, samples: Array, threads: int) -> Coder:
+    def _coder(self, samples: Samples, threads: int) -> Coder:
         raise NotImplementedError
 
     def transform(self, X: Array) -> Array:
@@ -104,7 +110,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Returns
         -------
-        codes : ndarray of shape (n_samples, n_atoms)
+        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
         """
         return self._from_codes(X, lambda codes, *samples: codes)
 
@@ -134,13 +140,40 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _n_features_out(self) -> int:
         return len(self._atoms)
 
-    def _new_samples(self, X: Array) -> Array:
-        """Checked and scaled samples to transform or classify."""
+    def _new_samples(self, X: Array) -> Samples:
+        """Checked samples to transform or classify."""
         check_is_fitted(self)
         self._validate_params()  # some may have been set since
         check_flat(X)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
-        return scaled(X) if self._scales else X
+        if is_torch(X):
+            X = self._checked_tensor(X, reset=False)
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        return Samples(X, self.device, self._scales)
+
+    def _checked_tensor(self, X: Array, *, reset: bool) -> Array:
+        """What `validate_data` does for other arrays: a matrix of finite floats with the features of `fit`."""
+        name = type(self).__name__
+        if X.ndim != 2 or not X.numel():
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}, but {name} needs a matrix that is not empty, a row for each "
+                "sample."
+            )
+        if reset:
+            self.n_features_in_ = X.shape[1]
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
+            )
+        X = float_tensor(X)
+        squared_norms(X, "X")  # refuses what is not finite
+        return X
+
+    def _device_of(self, X: Array) -> str | None:
+        """Where to work on these samples: tensors stay where they lie."""
+        return str(X.device) if is_torch(X) else self.device
 
 
 class DictionaryClassifier(ClassifierMixin, Dictionary):
@@ -169,12 +202,14 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
 
         Returns
         -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            For two classes the score of the second less that of the first.
+        scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
+            For two classes, (n_samples,), the score of the second less that of the first.
         """
-        scores = self._from_codes(
-            X, lambda codes, *rest: self._rule(codes, *rest).astype(codes.dtype, copy=False)
-        )
+
+        def finish(codes: Array, *rest: Array) -> Array:
+            return namespace(codes).astype(self._rule(codes, *rest), codes.dtype, copy=False)
+
+        scores = self._from_codes(X, finish)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Array) -> Array:
@@ -187,10 +222,31 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
 
         Returns
         -------
-        labels : ndarray of shape (n_samples,)
+        labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
         """
         scores = self._from_codes(X, self._rule)
-        return self.classes_[np.argmax(scores, axis=1)]
+        labels = self.classes_[to_host(namespace(scores).argmax(scores, axis=1))]
+        return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """Accuracy on labelled samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            The share of samples whose labels are predicted.
+        """
+        found, truth = self.predict(X), to_host(y) if is_torch(y) else y
+        return float(accuracy_score(truth, to_host(found), sample_weight=sample_weight))
 
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
@@ -200,6 +256,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         And how samples are scaled: a parameter that is set later waits for the next fit.
         """
         name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
+        atoms = to_host(atoms)
         return {
             "_space": space,
             "_scales": self._unit_norm,
@@ -225,10 +282,18 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
             K = c
         return np.repeat(np.arange(c), atom_counts(counts, K))
 
-    def _training_data(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes."""
+    def _training_data(self, X: Array, y: Array, *, on_host: bool = False) -> tuple[Array, Array, Array]:
+        """Checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes.
+
+        The samples are where they are to be worked on, the others on the host.
+        """
         check_flat(X)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        y = to_host(y) if is_torch(y) else y
+        if is_torch(X):
+            X, y = self._checked_tensor(X, reset=True), column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
+        else:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -239,7 +304,8 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         check_not_zero(X)
         if not self.normalize:
             squared_norms(X, "X")  # refuses numbers whose squares are of no use
-        return scaled(X) if self._unit_norm else X.copy(), labels, classes
+        X = to_host(X) if on_host else place(X, self._device_of(X))
+        return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
 
 
 class IterationOutcome:
@@ -306,9 +372,9 @@ class LassoCodes:
         """The weight of the l1 norm for new samples."""
         return self.alpha
 
-    def _coder(self, samples: Array, threads: int) -> Coder:
+    def _coder(self, samples: Samples, threads: int) -> Coder:
         return lasso_coder(
-            self._atoms, samples, self._space, alpha=self._alpha, tol=self.transform_tol, threads=threads
+            self._atoms, samples, self._space, threads, alpha=self._alpha, tol=self.transform_tol
         )
 
 
@@ -318,8 +384,8 @@ class OMPCodes:
     n_nonzero_coefs: int
     _atoms: Array
 
-    def _coder(self, samples: Array, threads: int) -> Coder:
-        return OMPCoder(self._atoms, self.n_nonzero_coefs, threads)
+    def _coder(self, samples: Samples, threads: int) -> Coder:
+        return OMPCoder(samples.beside(self._atoms), self.n_nonzero_coefs, threads)
 
 
 class CodeScores:
@@ -328,7 +394,7 @@ class CodeScores:
     label_components_: Array
 
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        return codes @ self.label_components_
+        return product(codes, self.label_components_)
 
 
 class ResidualScores:
@@ -344,13 +410,6 @@ class ResidualScores:
 
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         return -class_residuals(codes, X, sq_norms, self._atoms, self._members)
-
-
-def scaled(X: Array) -> Array:
-    """A copy with samples of norm 1; a zero sample stays zero."""
-    # First by the largest entry, so that squares neither overflow nor vanish.
-    largest = np.maximum(X.max(axis=1), -X.min(axis=1))[:, None]
-    return normalize(X / np.where(largest > 0, largest, 1), copy=False)
 
 
 def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -373,8 +432,9 @@ def check_flat(X: Array) -> None:
     """Refuse stacks of images, with the remedy that scikit-learn's own message lacks."""
     first: Any = X[0] if isinstance(X, list | tuple) and len(X) else 0
     if getattr(X, "ndim", 1 + np.ndim(first)) > 2:
+        shape = tuple(X.shape) if is_torch(X) else np.shape(X)
         raise ValueError(
-            f"X has shape {np.shape(X)}, but a row of features for each sample is needed. Flatten images with "
+            f"X has shape {shape}, but a row of features for each sample is needed. Flatten images with "
             "X.reshape(len(X), -1)."
         )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array
+from ledl.arrays import Array, namespace
 from ledl.coders import Coder, RidgeCoder
-from ledl.estimators._base import N_JOBS, ResidualScores, fit_context, unharmed
+from ledl.coding import Samples
+from ledl.estimators._base import DEVICE, N_JOBS, ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.objective import class_norms
 from ledl.threads import one_blas_thread
@@ -56,6 +56,12 @@ class CRCClassifier(ResidualScores, KernelClassifier):
 
     kernel_params : dict, default=None
         Further arguments of a callable kernel.
+
+    device : str, default=None
+        Where `fit` factorises and new samples are coded: None on this machine's processors with NumPy;
+        ``"cuda"`` on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where
+        they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays wherever the
+        model was fitted: set `device` to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -112,6 +118,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         "rule": [StrOptions({"residual", "regularized"})],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
+        "device": DEVICE,
         "n_jobs": N_JOBS,
     }
 
@@ -126,6 +133,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
+        device: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.alpha = alpha
@@ -136,6 +144,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.device = device
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -161,7 +170,7 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         self._keep(**self._atom_attributes(space, atoms, labels, classes), _ridge=ridge)
         return self
 
-    def _coder(self, samples: Array, threads: int) -> Coder:
+    def _coder(self, samples: Samples, threads: int) -> Coder:
         ridge: RidgeCoder = self._ridge
         return ridge
 
@@ -169,10 +178,11 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         scores = super()._rule(codes, X, sq_norms)
         if self.rule == "residual":
             return scores
-        norms = class_norms(codes, self._members)
+        xp, norms = namespace(codes), class_norms(codes, self._members)
         # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
-        least = np.finfo(norms.dtype).eps * norms.max(axis=1, keepdims=True)
-        return -np.sqrt(np.maximum(-scores, 0)) / np.where(least > 0, np.maximum(norms, least), 1)
+        least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
+        norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
+        return -xp.sqrt(xp.clip(-scores, 0, None)) / norms
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
 from ledl.estimators._base import (
+    DEVICE,
     N_JOBS,
     IterationOutcome,
     LassoCodes,
@@ -85,6 +86,12 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
     transform_tol : float, default=1e-6
         The codes of a new sample y have a duality gap of at most this times :math:`|y|^2 / 2`.
 
+    device : str, default=None
+        Where new samples are coded: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
+        ``"cpu"``, with PyTorch (extra ``gpu``). Training is on the host: a class is small. PyTorch tensors are
+        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
+        wherever the model was fitted: set `device` to predict elsewhere.
+
     n_jobs : int, default=None
         Threads that learn classes and code new samples. None means 1 unless in a `joblib.parallel_config`
         context, -1 as many as there are processors.
@@ -151,6 +158,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
+        "device": DEVICE,
         "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
@@ -170,6 +178,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         kernel_params: dict[str, Any] | None = None,
         transform_alpha: float | None = None,
         transform_tol: float = 1e-6,
+        device: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -185,6 +194,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         self.kernel_params = kernel_params
         self.transform_alpha = transform_alpha
         self.transform_tol = transform_tol
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -204,7 +214,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         -------
         self : CSDLClassifier
         """
-        samples, labels, classes = self._training_data(X, y)
+        samples, labels, classes = self._training_data(X, y, on_host=True)
         n, c = len(labels), len(classes)
         atom_labels = self._share_out_atoms(labels, default_n_atoms(n, c))
         counts = np.bincount(atom_labels)

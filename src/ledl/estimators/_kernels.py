@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array
+from ledl.arrays import Array, as_array, to_host
 from ledl.estimators._base import DictionaryClassifier, check_memory
 from ledl.subspace import Subspace, find_kernel_space
 
@@ -118,6 +118,7 @@ class KernelClassifier(DictionaryClassifier):
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
         if self.kernel == "linear":
             return super()._find_space(samples)
+        given, samples = samples, to_host(samples)  # kernels are evaluated on the host
         n = len(samples)
         check_memory(
             5 * 8 * n * n, f"The kernel's matrix of {n} samples and its eigenvectors", "Use fewer samples."
@@ -132,7 +133,7 @@ class KernelClassifier(DictionaryClassifier):
                 self.kernel, parameters, self.normalize, samples.astype(np.float64)
             ).fitted()
         space = find_kernel_space(kernel, kernel.similarities(samples), samples.dtype)
-        return space, space.coordinates
+        return space, as_array(space.coordinates, given)
 
     def _kernel_parameters(self, samples: Array) -> dict[str, Any]:
         if callable(self.kernel):

@@ -10,8 +10,10 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ledl.arrays import Array
+from ledl.arrays import Array, is_torch, product, to_host
+from ledl.coding import float_tensor
 from ledl.estimators._base import (
+    DEVICE,
     N_JOBS,
     Dictionary,
     IterativeFit,
@@ -20,13 +22,12 @@ from ledl.estimators._base import (
     check_memory,
     check_not_zero,
     fit_context,
-    scaled,
     unharmed,
     with_callbacks,
 )
 from ledl.solvers import ksvd
 from ledl.solvers.start import sample_start
-from ledl.subspace import squared_norms
+from ledl.subspace import scaled, squared_norms
 from ledl.targets import default_n_atoms
 from ledl.threads import one_blas_thread
 
@@ -64,6 +65,12 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
 
     normalize : bool, default=False
         Scale samples to norm 1, in `fit` and after; codes are then those of the scaled samples.
+
+    device : str, default=None
+        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
+        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
+        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
+        wherever the model was fitted: set `device` to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -118,6 +125,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize": ["boolean"],
+        "device": DEVICE,
         "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
@@ -130,6 +138,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         max_iter: int = 30,
         tol: float = 0.0,
         normalize: bool = False,
+        device: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -138,6 +147,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         self.max_iter = max_iter
         self.tol = tol
         self.normalize = normalize
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -159,7 +169,10 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         self : KSVD
         """
         check_flat(X)
-        samples = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        if is_torch(X):
+            samples = to_host(self._checked_tensor(X, reset=True))
+        else:
+            samples = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
         check_not_zero(samples)
         n, dtype = len(samples), samples.dtype
         K = default_n_atoms(n, 1, a_sample=1) if self.n_components is None else self.n_components
@@ -202,10 +215,10 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         samples : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        codes = check_array(X, dtype=[np.float64, np.float32])
+        codes = float_tensor(X) if is_torch(X) else check_array(X, dtype=[np.float64, np.float32])
         if codes.shape[1] != len(self.components_):
             raise ValueError(
                 f"Codes have {codes.shape[1]} columns, but there are {len(self.components_)} atoms. Give what "
                 "transform gave."
             )
-        return codes @ self.components_
+        return product(codes, self.components_)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
 from ledl.estimators._base import (
+    DEVICE,
     N_JOBS,
     CodeScores,
     DictionaryClassifier,
@@ -34,6 +35,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, None, closed="left")],
     "normalize": ["boolean"],
+    "device": DEVICE,
     "n_jobs": N_JOBS,
     "random_state": ["random_state"],
 }
@@ -77,7 +79,7 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
         self : object
             The fitted classifier.
         """
-        samples, labels, classes = self._training_data(X, y)
+        samples, labels, classes = self._training_data(X, y, on_host=True)
         n, c, dtype = len(labels), len(classes), samples.dtype
         atom_labels = self._share_out_atoms(labels, default_n_atoms(n, c, a_sample=1))
         K = len(atom_labels)
@@ -152,6 +154,12 @@ class DKSVDClassifier(LabelKSVD):
 
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after.
+
+    device : str, default=None
+        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
+        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
+        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
+        wherever the model was fitted: set `device` to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -228,6 +236,7 @@ class DKSVDClassifier(LabelKSVD):
         max_iter: int = 30,
         tol: float = 0.0,
         normalize: bool = True,
+        device: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -239,6 +248,7 @@ class DKSVDClassifier(LabelKSVD):
         self.max_iter = max_iter
         self.tol = tol
         self.normalize = normalize
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -310,6 +320,12 @@ class LCKSVDClassifier(LabelKSVD):
 
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after.
+
+    device : str, default=None
+        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
+        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
+        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
+        wherever the model was fitted: set `device` to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -397,6 +413,7 @@ class LCKSVDClassifier(LabelKSVD):
         max_iter: int = 30,
         tol: float = 0.0,
         normalize: bool = True,
+        device: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -409,6 +426,7 @@ class LCKSVDClassifier(LabelKSVD):
         self.max_iter = max_iter
         self.tol = tol
         self.normalize = normalize
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 

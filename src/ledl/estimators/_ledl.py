@@ -6,16 +6,17 @@ import warnings
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array
+from ledl.arrays import Array, as_array, namespace, to_host
 from ledl.blocks import InMemoryBlocks
 from ledl.estimators._base import (
+    DEVICE,
     N_JOBS,
     CodeScores,
     IterativeFit,
@@ -36,6 +37,21 @@ from ledl.threads import one_blas_thread
 # Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
 # (benchmarks/threads.py, on two cores).
 SINGLE_THREAD_ATOMS = 4096
+
+
+class Training(NamedTuple):
+    """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
+
+    space: Subspace
+    coordinates: Array  # (n, r)
+    labels: Array  # (n,)
+    classes: Array
+    atom_labels: Array  # (K,)
+    start: Atoms
+
+    @property
+    def code_scale(self) -> Array:
+        return code_scale(np.bincount(self.atom_labels))
 
 
 class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
@@ -117,6 +133,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     keep_codes : bool, default=False
         Keep the codes of the training samples as `training_codes_`.
+
+    device : str, default=None
+        Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
+        on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie,
+        whatever `device` says, and give tensors. Fitted attributes are NumPy arrays wherever the model was
+        fitted: set `device` to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`. None means 1 unless in
@@ -207,6 +229,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
+        "device": DEVICE,
         "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
@@ -234,6 +257,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         transform_alpha: float | None = None,
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
+        device: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -257,6 +281,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self.transform_alpha = transform_alpha
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -277,37 +302,44 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         -------
         self : LEDLClassifier
         """
-        samples, labels, classes = self._training_data(X, y)
-        n, c = len(labels), len(classes)
-        default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
-        atom_classes = self._share_out_atoms(labels, default)
-        K = len(atom_classes)
-        n_bytes = samples.itemsize * K * (3 * K + 6 * n)
-        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
-        subspace, coordinates = self._find_space(samples)
-        del samples  # overwritten
-        candidates = samples_to_start_at(coordinates, labels)
-        blocks = InMemoryBlocks(coordinates, labels)
-        start = self._start(blocks, subspace, candidates, atom_classes, coordinates.dtype)
-        keep = partial(self._attributes, subspace=subspace, classes=classes, atom_classes=atom_classes)
-        threads = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
+        training = self._prepare(X, y)
+        blocks = InMemoryBlocks(training.coordinates, as_array(training.labels, training.coordinates))
+        keep = partial(self._attributes, training)
+        threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
         with self._callbacks(X, y, self.max_iter) as watch, threads:
             run = solve(
                 blocks,
-                start,
-                code_scale=code_scale(np.bincount(atom_classes)),
+                training.start,
+                code_scale=training.code_scale,
                 lam=self.label_weight,
                 omega=self.code_weight,
                 epsilon=self.alpha,
                 rho=self.rho,
-                dual_step=DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min),
-                max_iter=self.max_iter,
-                tol=self.tol,
+                **self._schedule,
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
             )
-            codes = {"training_codes_": blocks.codes()} if self.keep_codes else {}
+            codes = {"training_codes_": to_host(blocks.codes())} if self.keep_codes else {}
             self._keep(**self._outcome(run), **keep(run.state), **codes)
         return self
+
+    @property
+    def _schedule(self) -> dict[str, Any]:
+        """How the solver is to iterate, whatever the weights."""
+        dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
+        return {"dual_step": dual_step, "max_iter": self.max_iter, "tol": self.tol}
+
+    def _prepare(self, X: Array, y: Array) -> Training:
+        """All that training needs and the weights do not change."""
+        samples, labels, classes = self._training_data(X, y)
+        n, c = len(labels), len(classes)
+        default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
+        atom_labels = self._share_out_atoms(labels, default)
+        K = len(atom_labels)
+        n_bytes = samples.itemsize * K * (3 * K + 6 * n)
+        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
+        space, coordinates = self._find_space(samples)
+        start = self._start(coordinates, labels, space, atom_labels)
+        return Training(space, coordinates, labels, classes, atom_labels, start)
 
     @property
     def code_components_(self) -> Array:
@@ -325,39 +357,30 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _start(
-        self,
-        blocks: InMemoryBlocks,
-        subspace: Subspace,
-        candidates: list[Array],
-        atom_classes: Array,
-        dtype: Any,
-    ) -> Atoms:
+    def _start(self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array) -> Atoms:
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)
         if not isinstance(self.init, str):
-            width = len(subspace.basis) if isinstance(subspace, KernelSpace) else self.n_features_in_
-            start = array_start(self.init, subspace, width, atom_classes, dtype)
-        elif self.init == "random" and isinstance(subspace, KernelSpace):
+            width = len(space.basis) if isinstance(space, KernelSpace) else self.n_features_in_
+            dtype = to_host(coordinates[:0]).dtype
+            start = array_start(self.init, space, width, atom_labels, dtype)
+        elif self.init == "random" and isinstance(space, KernelSpace):
             raise ValueError(
                 f"init='random' draws features of atoms, which kernel={self.kernel!r} does not have. Use "
                 "init='class', or arrays (B, W, A) with coefficients over the training samples for B."
             )
         elif self.init == "random":
-            start = random_start(subspace, self.n_features_in_, atom_classes, rng)
+            start = random_start(space, self.n_features_in_, atom_labels, rng)
         else:
-            start = class_start(blocks, candidates, atom_classes, rng)
-        return start._replace(M=start.M.astype(dtype, copy=False))
+            candidates = samples_to_start_at(coordinates, labels)
+            start = class_start(InMemoryBlocks(coordinates, labels), candidates, atom_labels, rng)
+        return start._replace(M=as_array(start.M, coordinates, coordinates.dtype))
 
-    def _attributes(
-        self, atoms: Atoms, subspace: Subspace, classes: Array, atom_classes: Array
-    ) -> dict[str, Any]:
+    def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
         """What a fitted model keeps of atoms: all that `predict` and `transform` need."""
-        return {
-            **self._atom_attributes(subspace, np.ascontiguousarray(atoms.B), atom_classes, classes),
-            "_code_atoms": np.ascontiguousarray(atoms.A),
-            "label_components_": np.ascontiguousarray(atoms.W),
-        }
+        B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
+        attributes = self._atom_attributes(training.space, B, training.atom_labels, training.classes)
+        return {**attributes, "_code_atoms": A, "label_components_": W}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
         outcome = super()._outcome(run)
@@ -376,6 +399,6 @@ def samples_to_start_at(X: Array, labels: Array) -> list[Array]:
 
     A class of zero samples alone borrows those of all classes.
     """
-    usable = X.any(axis=1)
+    usable = to_host(namespace(X).any(X != 0, axis=1))
     by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
     return [samples if samples.size else np.flatnonzero(usable) for samples in by_class]

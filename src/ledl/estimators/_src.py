@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
-from ledl.estimators._base import N_JOBS, LassoCodes, ResidualScores, fit_context, unharmed
+from ledl.estimators._base import DEVICE, N_JOBS, LassoCodes, ResidualScores, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 
 
@@ -51,6 +51,12 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
 
     transform_tol : float, default=1e-6
         The codes of a new sample y have a duality gap of at most this times :math:`|y|^2 / 2`.
+
+    device : str, default=None
+        Where new samples are coded: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
+        ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie, whatever `device`
+        says, and give tensors. Fitted attributes are NumPy arrays wherever the model was fitted: set `device`
+        to predict elsewhere.
 
     n_jobs : int, default=None
         Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
@@ -107,6 +113,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
+        "device": DEVICE,
         "n_jobs": N_JOBS,
     }
 
@@ -121,6 +128,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         transform_tol: float = 1e-6,
+        device: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.alpha = alpha
@@ -131,6 +139,7 @@ class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.transform_tol = transform_tol
+        self.device = device
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)

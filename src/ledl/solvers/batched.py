@@ -47,7 +47,15 @@ class _Live(NamedTuple):
 
 
 def batched_lasso(
-    G: Array, rhs: Array, sq_norms: Array, alpha: Array, tol: float, *, max_iter: int = 2000
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    alpha: Array,
+    tol: float,
+    *,
+    start: Array | None = None,
+    max_iter: int = 2000,
+    positive: bool = False,
 ) -> tuple[Array, Array, Array]:
     """Codes whose duality gap is at most tol times 1/2 |x|^2, problem by problem.
 
@@ -58,6 +66,10 @@ def batched_lasso(
     sq_norms : (..., n)
     alpha : (..., 1, 1)
         As in `ledl.solvers.lasso.lasso`; each problem has its own.
+    start : (..., n, K), optional
+        Codes to start from.
+    positive : bool
+        Non-negative codes.
 
     Returns
     -------
@@ -69,19 +81,22 @@ def batched_lasso(
     xp = namespace(rhs)
     # In float32 the gap itself is rounded: a part of the tolerance is kept for that.
     tol = 0.75 * tol if rhs.dtype == xp.float32 else tol
-    splitting = find_splitting(G, rhs, alpha)
+    splitting = find_splitting(G, rhs, alpha, positive)
     ridge = rhs @ (splitting.M / splitting.rho)
+    S = xp.zeros_like(rhs) if start is None else start
+    # Where S is optimal, rho (v - S) is the correlation of the residual, and nothing moves any more.
+    v = xp.zeros_like(rhs) if start is None else S + (rhs - S @ G) / splitting.rho
     order = xp.broadcast_to(xp.arange(rhs.shape[-2], device=rhs.device), rhs.shape[:-1])
-    live = _Live(xp.zeros_like(rhs), xp.zeros_like(rhs), ridge, rhs, sq_norms, order)
+    live = _Live(v, S, ridge, rhs, sq_norms, order)
     codes, gaps = xp.zeros_like(rhs), xp.zeros_like(sq_norms)
     n_iter = xp.zeros(sq_norms.shape, dtype=xp.int64, device=rhs.device)
     threshold = alpha / splitting.rho
     for iteration in range(1, max_iter + 1):
-        live = _step(live, splitting.M, threshold)
+        live = _step(live, splitting.M, threshold, positive)
         if iteration % CHECK and iteration != max_iter:
             continue
-        S = soft_threshold(live.v, threshold)
-        gap = duality_gap(S, S @ G, live.rhs, live.sq_norms, alpha[..., 0], False)
+        S = soft_threshold(live.v, threshold, positive)
+        gap = duality_gap(S, S @ G, live.rhs, live.sq_norms, alpha[..., 0], positive)
         done = gap <= tol * live.sq_norms / 2
         m = live.rhs.shape[-2]
         most = int(xp.max(xp.sum(xp.astype(~done, xp.int64), axis=-1)))  # waits for the device
@@ -98,20 +113,22 @@ def batched_lasso(
     return codes, gaps, n_iter
 
 
-def _step(live: _Live, M: Array, threshold: Array) -> _Live:
+def _step(live: _Live, M: Array, threshold: Array, positive: bool) -> _Live:
     """As in `ledl.solvers.proximal`, without the copy of S, which is the threshold of v."""
     reflect = compiled.find("reflect_batch", live.v) or reflect_plain
-    v, reflected = reflect(live.v, live.Z, RELAXATION, threshold)
+    v, reflected = reflect(live.v, live.Z, RELAXATION, threshold, positive)
     return live._replace(v=v, Z=add_product(live.ridge + 0, reflected, M))
 
 
-def reflect_plain(v: Array, Z: Array, relaxation: float, threshold: Array) -> tuple[Array, Array]:
+def reflect_plain(
+    v: Array, Z: Array, relaxation: float, threshold: Array, positive: bool = False
+) -> tuple[Array, Array]:
     """The new v, and 2 S - v with its soft threshold S."""
-    v = v + relaxation * (Z - soft_threshold(v, threshold))
-    return v, 2 * soft_threshold(v, threshold) - v
+    v = v + relaxation * (Z - soft_threshold(v, threshold, positive))
+    return v, 2 * soft_threshold(v, threshold, positive) - v
 
 
-def find_splitting(G: Array, rhs: Array, alpha: Array) -> Splitting:
+def find_splitting(G: Array, rhs: Array, alpha: Array, positive: bool = False) -> Splitting:
     """rho = FACTOR alpha k / |s|_1 for each problem, from what a few of its samples have after some steps."""
     xp = namespace(G)
     few = rhs[..., :: max(1, rhs.shape[-2] // PILOTS), :]
@@ -121,7 +138,7 @@ def find_splitting(G: Array, rhs: Array, alpha: Array) -> Splitting:
     S, v, Z = xp.zeros_like(few), xp.zeros_like(few), xp.zeros_like(few)
     for iteration in range(1, SETTLING[-1] + 1):
         v = v + RELAXATION * (Z - S)
-        S = soft_threshold(v, alpha / splitting.rho)
+        S = soft_threshold(v, alpha / splitting.rho, positive)
         Z = (2 * S - v) @ splitting.M + few @ (splitting.M / splitting.rho)
         if iteration not in SETTLING:
             continue

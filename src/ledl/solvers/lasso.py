@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array, namespace
+from ledl.arrays import Array, is_numpy, namespace
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
 from ledl.solvers.proximal import admm, fista, soft_threshold
@@ -135,8 +135,8 @@ def _compiled(
     positive: bool,
 ) -> tuple[Array, Array, Array]:
     """A compiled loop over the samples of one problem, from the `codes` given, which are overwritten."""
-    run = compiled.find(loop, rhs)
-    if run is None:
+    run = compiled.find(loop, rhs) or (is_numpy(rhs) and partial(_one_by_one, PLAIN[loop]))
+    if not run:
         raise TypeError(
             f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "
             "Take the solver 'admm' or 'fista', or convert it."
@@ -147,6 +147,24 @@ def _compiled(
     gaps, n_iter = np.zeros(len(rhs)), np.zeros(len(rhs), dtype=np.int64)
     run(G, rhs, sq_norms, alpha, tol, max_iter, positive, codes, gaps, n_iter)
     return codes, gaps, n_iter
+
+
+def _one_by_one(
+    plain: Callable[..., tuple[Array, float]],
+    G: Array,
+    rhs: Array,
+    sq_norms: Array,
+    alpha: float,
+    tol: float,
+    max_iter: int,
+    positive: bool,
+    codes: Array,
+    gaps: Array,
+    n_iter: Array,
+) -> None:
+    """What a compiled loop does, in Python, where there is no numba; iterations are not counted."""
+    for i in range(len(rhs)):
+        codes[i], gaps[i] = plain(G, rhs[i], sq_norms[i], alpha, tol, max_iter, positive)
 
 
 SOLVERS: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
@@ -237,3 +255,6 @@ def coordinate_descent_plain(
         if gap <= tol * sq_norm / 2:
             break
     return s, float(gap)
+
+
+PLAIN = {"active_set": active_set_plain, "coordinate_descent": coordinate_descent_plain}

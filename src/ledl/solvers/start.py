@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ledl.arrays import Array, namespace, take_rows, unit_rows
+from ledl.arrays import Array, as_array, namespace, take_rows, unit_rows
 from ledl.blocks import Block, InMemoryBlocks
 from ledl.solvers.ledl import Atoms
 from ledl.subspace import Subspace
@@ -62,11 +62,10 @@ def draw_mixtures(candidates: list[Array], counts: Array, rng: np.random.Generat
 
 def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]]:
     """What the samples of a block contribute to mixtures of samples."""
-    xp = namespace(block.X)
     local = index - block.first
     inside = (local >= 0) & (local < block.X.shape[-2])
-    local = xp.asarray(np.where(inside, local, 0))
-    share = xp.asarray(np.where(inside, weights, 0.0), dtype=block.X.dtype)
+    local = as_array(np.where(inside, local, 0), block.X)
+    share = as_array(np.where(inside, weights, 0.0), block.X, block.X.dtype)
     columns = range(index.shape[-1])
     return block, (sum(share[:, j, None] * take_rows(block.X, local[:, j]) for j in columns),)
 
@@ -148,5 +147,5 @@ def array_start(
 def join(B: Array, W: Array, A: Array) -> Atoms:
     """Atoms from their three parts, each row of each part scaled to norm 1."""
     xp = namespace(B)
-    parts = [unit_rows(xp.asarray(part, dtype=B.dtype)) for part in (B, W, A)]
+    parts = [unit_rows(as_array(part, B, B.dtype)) for part in (B, W, A)]
     return Atoms(xp.concat(parts, axis=-1), W.shape[-1])

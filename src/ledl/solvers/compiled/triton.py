@@ -175,19 +175,25 @@ def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, CHUNK: tl.cons
     tl.store(sums + 4, tl.sum((z != 0).to(tl.float64), axis=0))
 
 
-def reflect_batch(v: Array, Z: Array, relaxation: float, threshold: Array) -> tuple[Array, Array]:
+def reflect_batch(
+    v: Array, Z: Array, relaxation: float, threshold: Array, positive: bool = False
+) -> tuple[Array, Array]:
     """`ledl.solvers.batched.reflect_plain` for tensors, in one pass; v is overwritten."""
     *problems, m, K = v.shape
     v, Z = v.contiguous(), Z.contiguous()
     reflected = torch.empty_like(v)
     threshold = threshold.to(v.dtype).expand(*problems, 1, 1).contiguous()
     grid = (triton.cdiv(m * K, CHUNK), v.numel() // (m * K))
-    _reflect[grid](v, Z, reflected, threshold, m * K, RELAXATION=relaxation, CHUNK=CHUNK, num_warps=8)
+    options = {"RELAXATION": relaxation, "POSITIVE": positive, "CHUNK": CHUNK}
+    _reflect[grid](v, Z, reflected, threshold, m * K, **options, num_warps=8)
     return v, reflected
 
 
 @triton.jit
-def _reflect(v, Z, reflected, threshold, size, RELAXATION: tl.constexpr, CHUNK: tl.constexpr):
+def _reflect(
+    v, Z, reflected, threshold, size,
+    RELAXATION: tl.constexpr, POSITIVE: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
     problem = tl.program_id(1).to(tl.int64)
     offset = tl.program_id(0).to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
     inside = offset < size
@@ -195,7 +201,11 @@ def _reflect(v, Z, reflected, threshold, size, RELAXATION: tl.constexpr, CHUNK: 
     limit = tl.load(threshold + problem)
     old = tl.load(v + place, mask=inside, other=0.0)
     z = tl.load(Z + place, mask=inside, other=0.0)
-    new = old + RELAXATION * (z - (old - tl.minimum(tl.maximum(old, -limit), limit)))
-    s = new - tl.minimum(tl.maximum(new, -limit), limit)
+    if POSITIVE:
+        new = old + RELAXATION * (z - tl.maximum(old - limit, 0.0))
+        s = tl.maximum(new - limit, 0.0)
+    else:
+        new = old + RELAXATION * (z - (old - tl.minimum(tl.maximum(old, -limit), limit)))
+        s = new - tl.minimum(tl.maximum(new, -limit), limit)
     tl.store(v + place, new, mask=inside)
     tl.store(reflected + place, 2 * s - new, mask=inside)
