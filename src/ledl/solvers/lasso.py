@@ -59,7 +59,8 @@ def lasso(
     tol : float
         Relative to 1/2 |x|^2. For float32 data less than 1e-5 is raised to that.
     solver : {"active_set", "cd", "admm", "fista"}
-        The first two are compiled, for NumPy arrays; the others work on arrays of any library.
+        The first two are compiled, for NumPy arrays (ADMM takes their place where there is no numba); the
+        others work on arrays of any library.
     max_iter : int
         Iterations a sample at most: rounds of atoms entering, passes over atoms, or steps of all coefficients.
     positive : bool
@@ -135,8 +136,11 @@ def _compiled(
     positive: bool,
 ) -> tuple[Array, Array, Array]:
     """A compiled loop over the samples of one problem, from the `codes` given, which are overwritten."""
-    run = compiled.find(loop, rhs) or (is_numpy(rhs) and partial(_one_by_one, PLAIN[loop]))
-    if not run:
+    run = compiled.find(loop, rhs)
+    if run is None and is_numpy(rhs):  # there is no numba
+        options = {"alpha": alpha, "tol": tol, "max_iter": max_iter, "positive": positive}
+        return admm(G, rhs, sq_norms, codes, **options)
+    if run is None:
         raise TypeError(
             f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "
             "Take the solver 'admm' or 'fista', or convert it."
@@ -147,24 +151,6 @@ def _compiled(
     gaps, n_iter = np.zeros(len(rhs)), np.zeros(len(rhs), dtype=np.int64)
     run(G, rhs, sq_norms, alpha, tol, max_iter, positive, codes, gaps, n_iter)
     return codes, gaps, n_iter
-
-
-def _one_by_one(
-    plain: Callable[..., tuple[Array, float]],
-    G: Array,
-    rhs: Array,
-    sq_norms: Array,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-    codes: Array,
-    gaps: Array,
-    n_iter: Array,
-) -> None:
-    """What a compiled loop does, in Python, where there is no numba; iterations are not counted."""
-    for i in range(len(rhs)):
-        codes[i], gaps[i] = plain(G, rhs[i], sq_norms[i], alpha, tol, max_iter, positive)
 
 
 SOLVERS: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
@@ -255,6 +241,3 @@ def coordinate_descent_plain(
         if gap <= tol * sq_norm / 2:
             break
     return s, float(gap)
-
-
-PLAIN = {"active_set": active_set_plain, "coordinate_descent": coordinate_descent_plain}

@@ -1,0 +1,256 @@
+"""Devices and tensors: PyTorch on the host here, on a GPU where there is one, against NumPy."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import ledl
+from ledl import (
+    KSVD,
+    CRCClassifier,
+    CSDLClassifier,
+    DKSVDClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    SRCClassifier,
+    sparse_encode,
+)
+from ledl.datasets import few_shot_splits
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+MODELS = [
+    LEDLClassifier(),
+    LEDLClassifier(kernel="rbf"),
+    LEDLClassifier(init="random", max_iter=10, tol=0),
+    SRCClassifier(),
+    SRCClassifier(kernel="hellinger"),
+    CRCClassifier(),
+    CRCClassifier(rule="regularized"),
+    CSDLClassifier(),
+    DKSVDClassifier(n_nonzero_coefs=5),
+    LCKSVDClassifier(n_nonzero_coefs=5),
+]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y, n_per_class=5))
+    return X[train], y[train], X[test[:700]]
+
+
+def seeded(model):
+    return model.set_params(random_state=0) if "random_state" in model.get_params() else model
+
+
+def margins(scores):
+    best = np.sort(scores, axis=1)[:, -2:]
+    return best[:, 1] - best[:, 0]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_device_gives_what_numpy_gives(model, device, digits):
+    X, y, new = digits
+    plain = seeded(clone(model)).fit(X, y)
+    placed = clone(plain).set_params(device=device).fit(X, y)
+    for name in ("components_", "dual_components_", "label_components_"):
+        if hasattr(plain, name):
+            np.testing.assert_allclose(getattr(placed, name), getattr(plain, name), atol=1e-8)
+            assert isinstance(getattr(placed, name), np.ndarray)
+    expected, found = plain.decision_function(new), placed.decision_function(new)
+    clear = margins(expected) > 1e-3
+    assert clear.mean() > 0.9
+    labels = placed.predict(new)
+    assert isinstance(labels, np.ndarray)
+    np.testing.assert_array_equal(labels[clear], plain.predict(new)[clear])
+    assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_float32_predicts_the_same(model, device, digits):
+    X, y, new = (np.asarray(x, dtype=np.float32) if x.ndim == 2 else x for x in digits)
+    plain = seeded(clone(model)).fit(X, y)
+    placed = clone(plain).set_params(device=device).fit(X, y)
+    assert np.mean(plain.predict(new) == placed.predict(new)) >= 0.999
+    assert placed.transform(new[:3]).dtype == np.float32
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_tensors_in_tensors_out_where_they_lie(model, device, digits):
+    X, y, new = digits
+    tensors = [torch.as_tensor(x, device=device) for x in digits]
+    plain = seeded(clone(model)).fit(X, y)
+    fitted = clone(plain).fit(*tensors[:2])
+    for method in ("predict", "decision_function", "transform"):
+        found = getattr(fitted, method)(tensors[2])
+        assert torch.is_tensor(found)
+        assert found.device.type == device
+        moved = getattr(plain, method)(tensors[2]).cpu().numpy()
+        close = np.mean(found.cpu().numpy() == moved) if method == "predict" else 1.0
+        assert close >= 0.999
+    assert fitted.score(tensors[2], fitted.predict(tensors[2])) == 1.0
+    np.testing.assert_array_equal(fitted.predict(new), fitted.predict(tensors[2]).cpu().numpy())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_model_moves_between_devices(model, device, digits):
+    X, y, new = digits
+    fitted = seeded(clone(model)).set_params(device=device).fit(X, y)
+    elsewhere = pickle.loads(pickle.dumps(fitted)).set_params(device=None)
+    assert not any(torch.is_tensor(value) for value in vars(elsewhere).values())
+    expected = fitted.decision_function(new)
+    clear = margins(expected) > 1e-3
+    np.testing.assert_array_equal(elsewhere.predict(new)[clear], fitted.predict(new)[clear])
+
+
+def test_codes_over_a_dictionary_on_a_device(rng, device):
+    D, X = rng.standard_normal((60, 20)), rng.standard_normal((300, 20))
+    for options in ({"alpha": 0.5}, {"alpha": 0.02, "positive": True}, {"alpha": 2.0, "tol": 1e-9}):
+        plain, _ = sparse_encode(X, D, return_info=True, **options)
+        codes, info = sparse_encode(X, D, device=device, return_info=True, **options)
+        assert info.converged.all()
+        assert info.solver == "admm"
+        value = [objective(S, X, D, options["alpha"]) for S in (plain, codes)]
+        tol = options.get("tol", 1e-6)
+        assert np.all(np.abs(value[0] - value[1]) <= tol * (X * X).sum(axis=1) / 2)
+        assert codes.min() >= 0 or "positive" not in options
+        tensors = [torch.as_tensor(x, device=device) for x in (X, D)]
+        again = sparse_encode(*tensors, **options)
+        assert again.device.type == device
+        np.testing.assert_allclose(again.cpu().numpy(), codes, atol=1e-6)
+        warm = sparse_encode(*tensors, init=again, **options)
+        np.testing.assert_allclose(warm.cpu().numpy(), codes, atol=1e-6)
+
+
+def objective(S, X, D, alpha):
+    E = X - S @ D
+    return (E * E).sum(axis=1) / 2 + alpha * np.abs(S).sum(axis=1)
+
+
+def test_what_admm_leaves_over_is_finished_exactly(rng, device):
+    centre = rng.standard_normal(30)
+    D = centre + 0.02 * rng.standard_normal((80, 30))  # nearly parallel
+    D /= np.linalg.norm(D, axis=1, keepdims=True)
+    X = centre + 0.5 * rng.standard_normal((40, 30))
+    codes, info = sparse_encode(X, D, alpha=1e-3, tol=1e-9, device=device, return_info=True)
+    assert info.converged.all()
+    best = sparse_encode(X, D, alpha=1e-3, tol=1e-10)
+    worse = objective(codes, X, D, 1e-3) - objective(best, X, D, 1e-3)
+    assert np.all(np.abs(worse) <= 1e-9 * (X * X).sum(axis=1) / 2)
+
+
+def test_chunks_on_a_device(rng, device, monkeypatch):
+    D, X = rng.standard_normal((30, 10)), rng.standard_normal((101, 10))
+    whole = sparse_encode(X, D, alpha=0.3, device=device)
+    monkeypatch.setattr(ledl.coders, "DEVICE_CHUNK", 1)
+    monkeypatch.setattr(ledl.coders, "CHUNK_ROWS", 20)
+    np.testing.assert_allclose(sparse_encode(X, D, alpha=0.3, device=device), whole, atol=1e-4)
+
+
+def test_orthogonal_matching_pursuit_on_a_device(rng, device):
+    D, X = rng.standard_normal((60, 20)), rng.standard_normal((300, 20))
+    np.testing.assert_allclose(
+        sparse_encode(X, D, n_nonzero_coefs=4, device=device), sparse_encode(X, D, n_nonzero_coefs=4), atol=1e-9
+    )
+    model = KSVD(n_components=30, n_nonzero_coefs=3, random_state=0).fit(X)
+    placed = clone(model).set_params(device=device).fit(X)
+    np.testing.assert_allclose(placed.components_, model.components_, atol=1e-8)
+    tensor = torch.as_tensor(X, device=device)
+    codes = placed.transform(tensor)
+    np.testing.assert_allclose(placed.inverse_transform(codes).cpu().numpy(), codes.cpu().numpy() @ placed.components_)
+
+
+def test_labels_that_are_no_numbers_come_as_an_array(device, digits):
+    X, y, new = digits
+    names = np.array([f"digit {label}" for label in range(10)])
+    model = SRCClassifier().fit(torch.as_tensor(X, device=device), names[y])
+    assert set(model.predict(torch.as_tensor(new[:9], device=device))) <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X[:, :5], "X has 5 features, but"),
+        (lambda X: X[0], "needs a matrix"),
+        (lambda X: X[:0], "needs a matrix"),
+        (lambda X: X * float("nan"), "NaN or infinity in row 0"),
+        (lambda X: X.reshape(-1, 8, 8), "Flatten images"),
+    ],
+)
+def test_bad_tensors_are_refused(change, message, digits):
+    X, y, _ = (torch.as_tensor(x) for x in digits)
+    model = SRCClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.predict(change(X))
+
+
+def test_tensors_of_other_types(digits):
+    X, y, new = digits
+    model = SRCClassifier().fit(X, y)
+    expected = model.predict(new)
+    np.testing.assert_array_equal(model.predict(torch.as_tensor(new).to(torch.int64)).numpy(), expected)
+    scores = model.decision_function(torch.as_tensor(new).to(torch.bfloat16).requires_grad_())
+    assert scores.dtype == torch.float32
+    assert not scores.requires_grad
+
+
+def test_samples_of_the_caller_stay_what_they_are(digits):
+    X, y, new = digits
+    before = [x.copy() for x in (X, new)]
+    for normalize in (True, False):
+        for device in (None, "cpu"):
+            model = LEDLClassifier(random_state=0, normalize=normalize, device=device, max_iter=3, tol=0)
+            model.fit(X, y).predict(new[:9])
+            model.fit(torch.as_tensor(X), y).predict(torch.as_tensor(new[:9]))
+    for x, copy in zip((X, new), before, strict=True):
+        np.testing.assert_array_equal(x, copy)
+
+
+def test_a_device_that_is_not_there(digits):
+    X, y, _ = digits
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(ValueError, match=f"device='{device}' cannot be used here"):
+            SRCClassifier(device=device).fit(X, y)
+    with pytest.raises(ValueError, match="solver='cd' is for NumPy arrays"):
+        sparse_encode(X, X, alpha=1.0, solver="cd", device="cpu")
+    with pytest.raises(ValueError, match="sparse_output gives a SciPy array"):
+        sparse_encode(torch.as_tensor(X), torch.as_tensor(X), alpha=1.0, sparse_output=True)
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None  # an import of it fails
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
+import numpy as np
+from sklearn.datasets import load_digits
+import ledl
+X, y = load_digits(return_X_y=True)
+for name in ("LEDL", "SRC", "CRC", "CSDL"):
+    for device in (None, "cpu"):
+        model = getattr(ledl, f"{name}Classifier")(device=device).fit(X[:60], y[:60])
+        print(name, device, model.score(X[100:160], y[100:160]))
+"""
+
+
+def test_the_package_runs_without_numba():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(float(line.split()[-1]) > 0.6 for line in done.stdout.splitlines())
