@@ -8,7 +8,8 @@ def play(values):
     """A step that records given values, problem by problem, and counts what stays active."""
 
     def step(state, iteration, active):
-        return state + active, {"f": np.asarray(values)[iteration], "twice": 2 * np.asarray(values)[iteration]}
+        mine = np.asarray(values)[iteration][active] if active.ndim else np.asarray(values)[iteration]
+        return state + active, {"f": mine, "twice": 2 * mine}
 
     return step
 

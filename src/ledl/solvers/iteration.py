@@ -66,7 +66,7 @@ def iterate(
     ----------
     step : callable (state, iteration, active) -> (state, record)
         One iteration. `active`, of shape `problems`, says which problems go on; those that have
-        ended must not change. `record` holds numbers of shape `problems`.
+        ended must not change. `record` holds numbers of those that go on, in their order.
     watch : str
         The name in `record` whose relative change decides. A problem has converged when it is
         at most `tol` three times in a row; ``tol=0`` runs all iterations.
@@ -82,7 +82,7 @@ def iterate(
     for iteration in range(max_iter):
         state, record = step(state, iteration, active)
         # Host copies: a few numbers a problem.
-        records.append({name: np.where(active, to_host(x), np.nan) for name, x in record.items()})
+        records.append({name: spread(to_host(x), active) for name, x in record.items()})
         n_iter = n_iter + active
         current = records[-1][watch]
         with np.errstate(invalid="ignore"):  # the objective of a broken problem may be infinite
@@ -99,3 +99,10 @@ def iterate(
             break
     history = {name: np.stack([r[name] for r in records]) for name in records[0]}
     return Iterations(state, n_iter, history, status)
+
+
+def spread(values: Array, active: Array) -> Array:
+    """Numbers of the active problems among NaN for the others."""
+    found = np.full(active.shape, np.nan)
+    found[active] = np.ravel(values)
+    return found

@@ -138,8 +138,7 @@ def _compiled(
     """A compiled loop over the samples of one problem, from the `codes` given, which are overwritten."""
     run = compiled.find(loop, rhs)
     if run is None and is_numpy(rhs):  # there is no numba
-        options = {"alpha": alpha, "tol": tol, "max_iter": max_iter, "positive": positive}
-        return admm(G, rhs, sq_norms, codes, **options)
+        return admm(G, rhs, sq_norms, codes, alpha=alpha, tol=tol, max_iter=max_iter, positive=positive)
     if run is None:
         raise TypeError(
             f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "

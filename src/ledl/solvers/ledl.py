@@ -170,7 +170,7 @@ def solve(
         In the coordinates of the subspace, with labels 0, ..., c - 1.
     start : Atoms
         B, W and A with rows of norm 1.
-    code_scale : (c,)
+    code_scale : (..., c)
         sqrt(m_j), the scale of the labels in the target of A.
     lam, omega, epsilon, rho : float or (..., 1, 1)
         The weights; with leading axes, each for a problem of its own.
@@ -190,11 +190,17 @@ def solve(
 
     def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
-        coder = make_coder(problem, atoms, schedule.at(iteration))
-        sums = blocks.map_sum(partial(block_step, coder=coder, active=active, at_Z=at_Z))
-        new, fit = atom_step(sums, problem, atoms, norms)
-        record = describe(sums, fit, problem, n * K, at_Z)
-        return new._replace(M=keep(active, new.M, atoms.M)), record
+        only = None if active.all() else Some(active, problem.roots)
+        now, old, scale = (
+            (problem, atoms, norms)
+            if only is None
+            else (Problem(*map(only.pick, problem)), atoms._replace(M=only.pick(atoms.M)), only.pick(norms, 1))
+        )
+        coder = make_coder(now, old, schedule.at(iteration))
+        sums = blocks.map_sum(partial(block_step, coder=coder, only=only, at_Z=at_Z))
+        new, fit = atom_step(sums, now, old, scale)
+        record = describe(sums, fit, now, n * K, at_Z)
+        return new if only is None else atoms._replace(M=only.put(atoms.M, new.M)), record
 
     def after(iteration: int, record: Record, atoms: Atoms) -> bool:
         return callback is not None and callback(iteration, record, partial(problem.unweigh, atoms))
@@ -247,7 +253,8 @@ def make_problem(
     ones = xp.ones((1, 1), dtype=dtype, device=start.M.device)
     roots = xp.concat([root_of(ones, q - 2 * c), root_of(lam, c), root_of(omega, c)], axis=-1)
     identity, scale = xp.eye(c, dtype=dtype, device=start.M.device), as_array(code_scale, start.M, dtype)
-    label_targets = xp.concat([identity, identity * scale], axis=-1) * roots[..., -2 * c :]
+    scaled = identity * scale[..., None, :]
+    label_targets = xp.concat([xp.broadcast_to(identity, scaled.shape), scaled], axis=-1) * roots[..., -2 * c :]
     problem = Problem(epsilon, rho, roots, label_targets)
     return problem, problem.weigh(start)
 
@@ -279,11 +286,35 @@ def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
     return Coder(problem, atoms, theta, factor)
 
 
-def block_step(block: Block, coder: Coder, active: Array, at_Z: bool) -> tuple[Block, Statistics]:
-    """Code step and statistics of one block; problems that are not `active` keep their codes."""
-    codes = code_step(block, coder)
-    sums = statistics(block, coder, codes, at_Z=at_Z)
-    Z, L = keep(active, codes.Z, block.Z), keep(active, codes.L, block.L)
+class Some:
+    """Those of several problems that go on; the others are left out of an iteration."""
+
+    def __init__(self, active: Array, like: Array) -> None:
+        self._shape = active.shape
+        self._where = tuple(as_array(index, like) for index in np.nonzero(active))
+
+    def pick(self, array: Array, n_axes: int = 2) -> Array:
+        """Theirs, one below the other, of an array with `n_axes` axes of its own, which may serve them all."""
+        own = array.shape[len(array.shape) - n_axes :]
+        return namespace(array).broadcast_to(array, (*self._shape, *own))[self._where]
+
+    def put(self, array: Array, values: Array) -> Array:
+        """The inverse of `pick`, in place."""
+        array[self._where] = values
+        return array
+
+    def block(self, block: Block) -> Block:
+        """Their part of a block."""
+        labels = block.labels if block.labels.ndim == 1 else self.pick(block.labels, 1)
+        return Block(self.pick(block.X), labels, block.first, self.pick(block.Z), self.pick(block.L))
+
+
+def block_step(block: Block, coder: Coder, only: Some | None, at_Z: bool) -> tuple[Block, Statistics]:
+    """Code step and statistics of one block; problems that have ended keep their codes."""
+    part = block if only is None else only.block(block)
+    codes = code_step(part, coder)
+    sums = statistics(part, coder, codes, at_Z=at_Z)
+    Z, L = (codes.Z, codes.L) if only is None else (only.put(block.Z, codes.Z), only.put(block.L, codes.L))
     return block._replace(Z=Z, L=L), sums
 
 
@@ -383,14 +414,6 @@ def atom_step(sums: Statistics, problem: Problem, atoms: Atoms, norms: Array) ->
     radii = namespace(atoms.M).stack([problem.roots[..., 0, i] for i in atoms.bounds[:-1]], axis=-1)
     M, decrease = sweep(sums.equations, atoms.M, atoms.bounds, radii, norms)
     return atoms._replace(M=M), sums.fit - decrease
-
-
-def keep(active: Array, new: Array, old: Array) -> Array:
-    """`new` for the active problems, `old` for the others."""
-    if active.all():
-        return new
-    xp = namespace(new)
-    return xp.where(as_array(active, new)[..., None, None], new, old)
 
 
 def evaluate(problem: Problem, atoms: Atoms, block: Block) -> tuple[Block, tuple[Array, Array]]:
