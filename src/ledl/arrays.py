@@ -298,11 +298,25 @@ def take_samples(values: Array, index: Array) -> Array:
 
 
 def put_samples(out: Array, index: Array, values: Array) -> None:
-    """``out[..., index] = values``, in place, in a tensor: the inverse of `take_samples`."""
+    """``out[..., index] = values``, in place, in NumPy or PyTorch: the inverse of `take_samples`."""
     axis = index.ndim - 1
+    if is_numpy(out):
+        np.put_along_axis(out, index if out.ndim == index.ndim else index[..., None], values, axis)
+        return
     if out.ndim > index.ndim:
         index = index[..., None].expand(*index.shape, out.shape[-1])
     out.scatter_(axis, index, values)
+
+
+def add_rows(table: Array, index: Array, weights: Array) -> Array:
+    """Sums of weighted rows, not stored one by one: (c, K), and indices and weights (n, k), k > 0 -> (n, K)."""
+    if is_torch(table):
+        import torch
+
+        return torch.nn.functional.embedding_bag(index, table, mode="sum", per_sample_weights=weights)
+    n, k = index.shape
+    rows = (np.ravel(weights), np.ravel(index), k * np.arange(n + 1))
+    return scipy.sparse.csr_array(rows, shape=(n, len(table))) @ table
 
 
 def class_sums(values: Array, labels: Array, n_classes: int) -> Array:

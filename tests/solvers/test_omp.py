@@ -4,7 +4,8 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ledl.solvers.omp import omp, omp_plain
+from ledl.solvers import compiled
+from ledl.solvers.omp import DEPENDENT, batched_omp, omp, omp_plain
 from problems import unit
 
 
@@ -67,5 +68,105 @@ def test_what_does_not_fit_is_refused(rng):
     D, X = unit(rng.standard_normal((4, 10))), rng.standard_normal((3, 10))
     with pytest.raises(ValueError, match="shapes"):
         omp(D @ D.T, X @ D.T, np.ones(2), 2)
-    with pytest.raises(TypeError, match="NumPy arrays only"):
+    with pytest.raises(TypeError, match="arrays of NumPy or PyTorch"):
         omp(D @ D.T, array_api_strict.asarray(X @ D.T), np.ones(3), 2)
+
+
+def arguments(D, X):
+    return D @ D.T, X @ D.T, np.sum(X**2, axis=1)
+
+
+def random_problem(rng):
+    return unit(rng.standard_normal((50, 30))), rng.standard_normal((40, 30))
+
+
+def scaled_problem(rng):
+    D, X = random_problem(rng)
+    return D * 10 ** rng.uniform(-3, 3, (50, 1)), X * 10 ** rng.uniform(-3, 3, (40, 1))
+
+
+def few_atoms_suffice(rng):
+    """Samples that end one after the other, the first at once, among others that go on."""
+    D, X = random_problem(rng)
+    for i in range(20):
+        X[i] = rng.standard_normal(i % 5) @ D[rng.choice(50, i % 5, replace=False)]
+    return D, X
+
+
+def low_rank(rng):
+    """Ten atoms are independent, in general."""
+    return unit(rng.standard_normal((50, 10)) @ rng.standard_normal((10, 30))), rng.standard_normal((40, 30))
+
+
+def zeros_among_others(rng):
+    D, X = random_problem(rng)
+    D[[0, 7, 49]] = 0
+    X[[0, 5, 39]] = 0
+    return D, X
+
+
+PROBLEMS = [random_problem, scaled_problem, few_atoms_suffice, low_rank, zeros_among_others]
+
+
+@pytest.mark.parametrize("make", PROBLEMS)
+@pytest.mark.parametrize("n_nonzero", [1, 4, 12, 20])
+def test_batched_codes_are_those_of_the_loop(make, n_nonzero, rng):
+    D, X = make(rng)
+    S, taken = solve(D, X, n_nonzero)
+    batch, batch_taken = batched_omp(*arguments(D, X), n_nonzero)
+    np.testing.assert_array_equal(batch_taken, taken)
+    np.testing.assert_array_equal(batch != 0, S != 0)
+    np.testing.assert_allclose(batch, S, rtol=1e-7, atol=1e-9 * np.abs(S).max())
+
+
+def test_problems_make_samples_end_early(rng):
+    """Else the comparison above would not see how samples end."""
+    assert len(set(solve(*few_atoms_suffice(rng), 12)[1])) >= 5
+    assert (solve(*low_rank(rng), 20)[1] == 10).all()
+    assert (solve(*zeros_among_others(rng), 4)[1][[0, 5, 39]] == 0).all()
+
+
+@pytest.mark.parametrize("n_nonzero", [1, 6, 12, 20, 100])
+def test_batched_codes_pass_over_copies_of_atoms(n_nonzero, rng):
+    D = unit(rng.standard_normal((12, 20)))
+    copies, X = np.concatenate([D, D, -D, 2 * D]), rng.standard_normal((30, 20))
+    n_nonzero = min(n_nonzero, len(copies))
+    S, taken = batched_omp(*arguments(copies, X), n_nonzero)
+    assert (taken == min(n_nonzero, 12)).all()
+    check_residuals(copies, X, S, min(n_nonzero, 12))
+    # Which of the copies is chosen is an accident of rounding, what they represent is not.
+    np.testing.assert_allclose(S @ copies, solve(copies, X, n_nonzero)[0] @ copies, atol=1e-9)
+
+
+def test_nearly_dependent_atoms_in_a_batch(rng):
+    """Least squares on the support also where the Gram matrix of the atoms is nearly singular."""
+    D, X = random_problem(rng)
+    D[25:] = unit(D[:25] + 1e-4 * rng.standard_normal((25, 30)))
+    X[:20] = X[:20] @ D[:30].T @ D[:30]
+    S, taken = batched_omp(*arguments(D, X), 28)
+    assert (taken >= 25).all()
+    residual = X - S @ D
+    for i in range(len(X)):
+        best = np.linalg.lstsq(D[S[i] != 0].T, X[i], rcond=None)[1]
+        assert residual[i] @ residual[i] <= best.sum() + 1e-8 * (X[i] @ X[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_without_the_compiled_loop_a_batch_takes_its_place(dtype, rng, monkeypatch):
+    D, X = unit(rng.standard_normal((12, 30))), rng.standard_normal((40, 30))
+    given = [x.astype(dtype) for x in arguments(D, X)]
+    before = [x.copy() for x in given]
+    S, taken = omp(*given, 100)  # more than there are atoms
+    monkeypatch.setattr(compiled, "find", lambda name, a: None)
+    batch, batch_taken = omp(*given, 100)
+    assert batch.dtype == np.float64
+    np.testing.assert_allclose(batch, S, atol=1e-10)
+    np.testing.assert_array_equal(batch_taken, taken)
+    for x, y in zip(given, before, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_both_end_at_the_same_residual():
+    from ledl.solvers.compiled import codes
+
+    assert DEPENDENT == codes.DEPENDENT

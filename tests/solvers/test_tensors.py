@@ -19,8 +19,19 @@ from ledl.solvers.ledl import shrink_plain
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from ledl.arrays import as_array, class_sums, positive_inverse, put_samples, take_samples, to_host  # noqa: E402
+from ledl.arrays import (  # noqa: E402
+    add_rows,
+    as_array,
+    class_sums,
+    place,
+    positive_inverse,
+    put_samples,
+    take_samples,
+    to_host,
+)
 from ledl.solvers.batched import batched_lasso, reflect_plain  # noqa: E402
+from ledl.solvers.omp import batched_omp, omp, omp_plain  # noqa: E402
+from problems import unit  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -55,7 +66,19 @@ def test_sums_over_classes_and_samples_by_index(rng, device):
     out = torch.zeros_like(tensors[0])
     put_samples(out, index, taken)
     np.testing.assert_array_equal(to_host(out)[0, 3], values[0, 3])
+    on_host = np.zeros_like(values)
+    put_samples(on_host, to_host(index), to_host(taken))
+    np.testing.assert_array_equal(on_host, to_host(out))
     assert as_array([1.0], taken).device == taken.device
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_weighted_sums_of_rows(rng, device, k):
+    table, index, weights = rng.random((5, 4)), rng.integers(5, size=(7, k)), rng.random((7, k))
+    sums = (weights[..., None] * table[index]).sum(axis=1)
+    np.testing.assert_allclose(add_rows(table, index, weights), sums)
+    tensors = (torch.as_tensor(x, device=device) for x in (table, index, weights))
+    np.testing.assert_allclose(to_host(add_rows(*tensors)), sums)
 
 
 def test_inverse_of_what_is_not_positive_definite_is_nan(device):
@@ -89,6 +112,52 @@ def test_batched_lasso_gives_up_at_max_iter(rng):
     _, gaps, n_iter = batched_lasso(*tensors, 1e-12, max_iter=7)
     assert int(n_iter.max()) == int(n_iter.min()) == 7
     assert float(gaps.max()) > 1e-12
+
+
+def pursuits(rng):
+    """Samples of all kinds over atoms with zeros and, at the end, copies among them."""
+    D, X = unit(rng.standard_normal((50, 30))), rng.standard_normal((40, 30))
+    D[[0, 7]] = 0
+    X[[0, 5]] = 0
+    for i in range(6, 26):  # these end early
+        X[i] = (1 + rng.random(i % 5)) @ D[rng.choice(np.arange(8, 50), i % 5, replace=False)]
+    return np.concatenate([D, -D[20:30]]), X
+
+
+@pytest.mark.parametrize("n_nonzero", [0, 1, 4, 12, 30])
+def test_batched_pursuit_is_that_of_the_loop(rng, device, n_nonzero):
+    D, X = pursuits(rng)
+    arrays = D @ D.T, X @ D.T, (X * X).sum(axis=1)
+    S, taken = omp(*arrays, n_nonzero)
+    assert len(set(taken)) >= min(n_nonzero, 5)
+    found, n_iter = (to_host(x) for x in batched_omp(*(place(x, device) for x in arrays), n_nonzero))
+    np.testing.assert_array_equal(n_iter, taken)
+    np.testing.assert_array_equal(np.count_nonzero(found, axis=1), taken)
+    np.testing.assert_allclose(found @ D, S @ D, atol=1e-9)  # copies stand for each other
+
+
+@pytest.fixture(params=["loop", "batch"])
+def pursuit(request, monkeypatch):
+    """With and without a compiled loop; on a GPU there is none."""
+    find = compiled.find
+    if request.param == "batch":
+        monkeypatch.setattr(compiled, "find", lambda name, a: None if name == "omp" else find(name, a))
+
+
+def test_pursuit_of_tensors_gives_tensors(rng, device, dtype, pursuit):
+    D, X = unit(rng.standard_normal((40, 30))), rng.standard_normal((20, 30))
+    tensors = [place(x.astype(dtype), device) for x in (D @ D.T, X @ D.T, (X * X).sum(axis=1))]
+    before = tensors[1].clone()
+    codes, taken = omp(*tensors, 5)
+    assert codes.device == taken.device == tensors[0].device
+    assert codes.dtype == torch.float64
+    assert torch.equal(tensors[1], before)
+    plain = [omp_plain(D, x, 5) for x in X]
+    np.testing.assert_allclose(to_host(codes), plain, atol=1e-10 if dtype == np.float64 else 1e-4)
+    np.testing.assert_array_equal(to_host(taken), 5)
+    codes, taken = omp(tensors[0], tensors[1][:0], tensors[2][:0], 5)
+    assert codes.shape == (0, 40)
+    assert taken.shape == (0,)
 
 
 def check_kernels(device):

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ledl.arrays import Array
+from ledl.arrays import (
+    Array,
+    add_rows,
+    as_array,
+    is_numpy,
+    is_torch,
+    namespace,
+    put_samples,
+    take_samples,
+    to_host,
+)
 from ledl.solvers import compiled
+
+# As in `ledl.solvers.compiled.codes`, which cannot be read without numba.
+DEPENDENT = 1e-12
 
 
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
@@ -13,7 +26,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
 
     A sample takes fewer where its residual vanishes, or where no atom is left that is independent of those that
     it has. As in batch OMP (Rubinstein, Zibulevsky and Elad, 2008) all comes from the Gram matrix: no residual
-    is formed.
+    is formed. All is computed in float64, where the arrays, of NumPy or PyTorch, lie.
 
     Parameters
     ----------
@@ -25,16 +38,75 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
         Squared norms of the samples.
     n_nonzero : int
     """
-    loop = compiled.find("omp", rhs)
-    if loop is None:
-        raise TypeError(f"omp works on NumPy arrays only; rhs is a {type(rhs).__name__}. Convert it.")
+    if not (is_numpy(rhs) or is_torch(rhs)):
+        raise TypeError(f"omp works on arrays of NumPy or PyTorch; rhs is a {type(rhs).__name__}. Convert it.")
     n, K = rhs.shape
     if G.shape != (K, K) or sq_norms.shape != (n,):  # the compiled loop checks no bounds
         raise ValueError(f"G, rhs and sq_norms have shapes {G.shape}, {rhs.shape} and {sq_norms.shape}.")
-    G, rhs, sq_norms = (np.require(x, np.float64, ["C", "W"]) for x in (G, rhs, sq_norms))
+    n_nonzero = min(n_nonzero, K)
+    loop = compiled.find("omp", rhs)
+    if loop is None:
+        xp = namespace(rhs)
+        G, rhs, sq_norms = (xp.astype(x, xp.float64, copy=False) for x in (G, rhs, sq_norms))
+        return batched_omp(G, rhs, sq_norms, n_nonzero)
+    inputs = (np.require(to_host(x), np.float64, ["C", "W"]) for x in (G, rhs, sq_norms))
     codes, n_iter = np.zeros((n, K)), np.zeros(n, dtype=np.int64)
-    loop(G, rhs, sq_norms, min(n_nonzero, K), codes, n_iter)
-    return codes, n_iter
+    loop(*inputs, n_nonzero, codes, n_iter)
+    return as_array(codes, rhs), as_array(n_iter, rhs)
+
+
+def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
+    """`omp` of all samples in step, one atom each at a time, in float64; on a GPU nothing waits for the host.
+
+    With A the atoms of a sample and G_AA = L L', row k of V = L^-1 makes the k-th direction of an orthonormal
+    basis of their span from them, and V[k] G[A] holds the correlations of all atoms with it. Those are what the
+    residual's correlations c lose with that direction, times y = L^-1 rhs_A, and, squared, what the squared
+    distances of the atoms to the span lose. So the atoms that have become dependent are known before one is
+    chosen, and `n_nonzero` steps do. A sample that has ended gets rows of zeros, which change nothing.
+    """
+    xp = namespace(rhs)
+    n, K = rhs.shape
+    own = xp.linalg.diagonal(G)
+    c, distances, left = rhs + 0, xp.zeros_like(rhs) + own, sq_norms + 0
+    V, y = (xp.zeros((n, n_nonzero, m), dtype=rhs.dtype, device=rhs.device) for m in (n_nonzero, 1))
+    atoms = xp.zeros((n, n_nonzero), dtype=xp.int64, device=rhs.device)
+    n_iter = xp.zeros((n,), dtype=xp.int64, device=rhs.device)
+    for k in range(n_nonzero):
+        sizes = xp.abs(c) * xp.astype(distances > DEPENDENT * own, c.dtype)
+        best = xp.argmax(sizes, axis=-1, keepdims=True)
+        goes_on = (left > DEPENDENT * sq_norms) & (take_samples(sizes, best)[:, 0] > 0)
+        distance = xp.where(goes_on, take_samples(distances, best)[:, 0], 1.0)
+        scale = (xp.astype(goes_on, c.dtype) / xp.sqrt(distance))[:, None]
+        atoms[:, k] = best[:, 0]
+        V[:, k, : k + 1] = scale * _orthogonal(G, V[:, :k, :k], atoms[:, :k], best)
+        y[:, k, :] = scale * take_samples(c, best)
+        direction = add_rows(G, atoms[:, : k + 1], V[:, k, : k + 1])
+        c -= y[:, k, :] * direction
+        distances -= direction * direction
+        put_samples(distances, best, xp.zeros_like(scale))  # no atom twice, whatever rounding leaves of it
+        left -= y[:, k, 0] ** 2
+        n_iter += xp.astype(goes_on, xp.int64)
+    return _scatter((V.mT @ y)[..., 0], atoms, K), n_iter
+
+
+def _orthogonal(G: Array, V: Array, atoms: Array, new: Array) -> Array:
+    """What is orthogonal to the atoms at hand in a new one, as a combination of them and of it: (n, k + 1)."""
+    xp = namespace(G)
+    products = xp.reshape(xp.take(xp.reshape(G, (-1,)), xp.reshape(atoms * len(G) + new, (-1,))), atoms.shape)
+    along = V @ products[..., None]
+    return xp.concat([-(along.mT @ V)[:, 0, :], xp.ones(new.shape, dtype=G.dtype, device=G.device)], axis=-1)
+
+
+def _scatter(S: Array, atoms: Array, n_atoms: int) -> Array:
+    """Codes (n, K) from the coefficients of each sample's atoms (n, k).
+
+    The last first: after its end a sample's atoms are any, and what belongs there, if anything, comes later.
+    """
+    xp = namespace(S)
+    codes = xp.zeros((len(S), n_atoms), dtype=S.dtype, device=S.device)
+    for k in reversed(range(S.shape[1])):
+        put_samples(codes, atoms[:, k : k + 1], S[:, k : k + 1])
+    return codes
 
 
 def omp_plain(D: Array, x: Array, n_nonzero: int) -> Array:
