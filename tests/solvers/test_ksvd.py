@@ -92,6 +92,18 @@ def test_copies_and_unused_atoms_give_way_to_badly_represented_samples(rng):
     assert not run.state.M[:, 10].any()
 
 
+def test_codes_are_those_over_the_atoms_that_came_in(rng):
+    T = unit(rng.standard_normal((40, 10)))
+    start = np.concatenate([T[:6], T[:3]])
+    codes, E = np.zeros((40, 9)), T.copy()
+    replaced, _ = ksvd.replace_atoms(
+        ksvd.State(start.copy(), codes, E), start @ start.T, T, np.ones(40), unused=False
+    )
+    runs = [ksvd.solve(T, M, 2, max_iter=1, tol=0) for M in (start, replaced.M)]
+    assert [int(run.history["replaced"][0]) for run in runs] == [3, 0]
+    assert_allclose(runs[0].state.S, runs[1].state.S, atol=1e-12)
+
+
 def test_a_used_copy_is_replaced_and_nothing_is_lost(rng):
     T = rng.standard_normal((30, 8))
     M = unit(rng.standard_normal((5, 8)))

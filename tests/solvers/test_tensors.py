@@ -29,8 +29,10 @@ from ledl.arrays import (  # noqa: E402
     take_samples,
     to_host,
 )
+from ledl.solvers import ksvd, lcksvd  # noqa: E402
 from ledl.solvers.batched import batched_lasso, reflect_plain  # noqa: E402
 from ledl.solvers.omp import batched_omp, omp, omp_plain  # noqa: E402
+from ledl.solvers.start import sample_start  # noqa: E402
 from problems import unit  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -158,6 +160,61 @@ def test_pursuit_of_tensors_gives_tensors(rng, device, dtype, pursuit):
     codes, taken = omp(tensors[0], tensors[1][:0], tensors[2][:0], 5)
     assert codes.shape == (0, 40)
     assert taken.shape == (0,)
+
+
+def test_all_pursuits_are_on_the_device(rng, device, monkeypatch):
+    places = []
+
+    def watched(G, rhs, *rest):
+        places.append(rhs.device.type if isinstance(rhs, torch.Tensor) else None)
+        return omp(G, rhs, *rest)
+
+    monkeypatch.setattr(ksvd, "omp", watched)
+    X, labels = unit(rng.standard_normal((20, 8))), np.arange(20) % 2
+    start = lcksvd.class_start(X, labels, [3, 3], 2, max_iter=4, rng=rng, device=device)
+    lcksvd.solve(X, labels, start, np.ones(2), 2, max_iter=5, tol=0, device=device)
+    assert places == [device] * (2 * 4 + 1 + 5)
+
+
+def check_runs(there, here):
+    for a, b in zip(there.state, here.state, strict=True):
+        assert isinstance(a, np.ndarray)
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    np.testing.assert_array_equal(there.history["replaced"], here.history["replaced"])
+    np.testing.assert_allclose(there.history["error"], here.history["error"], rtol=1e-10)
+
+
+def test_ksvd_with_codes_from_a_device_is_that_of_numpy(rng, device, pursuit):
+    T = unit(rng.standard_normal((80, 12)))
+    start = np.concatenate([sample_start(T, 18, rng), T[:2], -T[:2]])  # copies are replaced
+    T.setflags(write=False)
+    here, there = (ksvd.solve(T, start, 3, max_iter=8, tol=0, device=name) for name in (None, device))
+    assert here.history["replaced"].any()
+    check_runs(there, here)
+
+
+def test_lcksvd_with_codes_from_a_device_is_that_of_numpy(rng, device, pursuit):
+    labels = np.arange(60) % 3
+    X = unit(rng.standard_normal((3, 15))[labels] + rng.standard_normal((60, 15)))
+    for array in (X, labels):
+        array.setflags(write=False)
+    starts = [
+        lcksvd.class_start(X, labels, [6, 6, 6], 3, max_iter=4, rng=np.random.default_rng(1), device=name)
+        for name in (None, device)
+    ]
+    np.testing.assert_allclose(*starts, atol=1e-10)
+    starts[0].setflags(write=False)
+    scale = np.array([1.0, 2.0, 3.0])
+    here, there = (
+        lcksvd.solve(X, labels, starts[0], scale, 3, max_iter=8, tol=0, device=name) for name in (None, device)
+    )
+    check_runs(there, here)
+
+
+def test_a_device_that_is_not_there_is_named():
+    assert place(np.zeros(2), "cpu").dtype == torch.float64
+    with pytest.raises(ValueError, match="device='nonesuch' cannot be used here"):
+        ksvd.solve(np.eye(3), np.eye(3), 1, max_iter=1, tol=0, device="nonesuch")
 
 
 def check_kernels(device):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array, unit_rows
+from ledl.arrays import Array, place, to_host, unit_rows
 from ledl.solvers import compiled
 from ledl.solvers.iteration import Iterations, Record, iterate
 from ledl.solvers.omp import omp
@@ -31,6 +31,13 @@ from ledl.solvers.omp import omp
 COPY = 1e-6
 # A sample with less than this share of its squared norm left over needs no atom of its own.
 REPRESENTED = 1e-10
+
+
+class Samples(NamedTuple):
+    """Targets and their squared norms, where their codes are computed."""
+
+    targets: Array
+    sq_norms: Array
 
 
 class State(NamedTuple):
@@ -49,25 +56,45 @@ def solve(
     max_iter: int,
     tol: float,
     callback: Callable[[int, Record, State], bool] | None = None,
+    device: str | None = None,
 ) -> Iterations:
     """K-SVD from given atoms; all in float64.
+
+    The codes, nearly all of the work, are computed on a `device` of PyTorch, such as "cuda", if one is named;
+    the atoms, one after the other, on the host.
 
     The history of the result holds (1), ``error``, after each iteration, and ``replaced``, how many atoms were
     replaced before it.
     """
     T, M = np.ascontiguousarray(T, dtype=np.float64), unit_rows(np.asarray(start, dtype=np.float64))
     sq_norms = np.einsum("ij,ij->i", T, T)
+    samples = place_samples(T, sq_norms, device)
 
     def step(state: State, iteration: int, active: Array) -> tuple[State, Record]:
-        G = state.M @ state.M.T
-        state, n_replaced = replace_atoms(state, G, T, sq_norms, unused=iteration > 0)
-        G = state.M @ state.M.T if n_replaced else G
-        codes, _ = omp(G, T @ state.M.T, sq_norms, n_nonzero)
-        state = update_atoms(keep_better(codes, state, T))
+        atoms = place(state.M, device)
+        G = atoms @ atoms.T
+        state, n_replaced = replace_atoms(state, to_host(G), T, sq_norms, unused=iteration > 0)
+        if n_replaced:
+            atoms = place(state.M, device)
+            G = atoms @ atoms.T
+        state = update_atoms(keep_better(find_codes(samples, atoms, G, n_nonzero), state, T))
         return state, {"error": np.einsum("ij,ij->", state.E, state.E), "replaced": n_replaced}
 
     state = State(M.copy(), np.zeros((len(T), len(M))), T.copy())
     return iterate(step, state, watch="error", max_iter=max_iter, tol=tol, callback=callback)
+
+
+def place_samples(T: Array, sq_norms: Array, device: str | None) -> Samples:
+    """Once for many codes."""
+    if device is not None and not T.flags.writeable:
+        T = T.copy()  # PyTorch warns of arrays that cannot be written to
+    return Samples(place(T, device), place(sq_norms, device))
+
+
+def find_codes(samples: Samples, atoms: Array, G: Array, n_nonzero: int) -> Array:
+    """Codes, on the host, over atoms that lie where the samples do; G is the atoms' Gram matrix."""
+    codes, _ = omp(G, samples.targets @ atoms.T, samples.sq_norms, n_nonzero)
+    return to_host(codes)
 
 
 def keep_better(codes: Array, state: State, T: Array) -> State:

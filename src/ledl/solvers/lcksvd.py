@@ -25,10 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array, add_to_diagonal, class_sums, unit_rows
+from ledl.arrays import Array, add_to_diagonal, class_sums, place, unit_rows
 from ledl.solvers import ksvd
 from ledl.solvers.iteration import Iterations, Record
-from ledl.solvers.omp import omp
 from ledl.solvers.start import sample_start
 
 
@@ -50,14 +49,15 @@ def solve(
     max_iter: int,
     tol: float,
     callback: Callable[[int, Record, Callable[[], Learnt]], bool] | None = None,
+    device: str | None = None,
 ) -> Iterations:
     """Algorithm 2 from the class-wise dictionary `start` on, `label_scale` (c,) being v.
 
-    The state of the result is what was `Learnt`; `callback` gets a function that makes it.
+    The state of the result is what was `Learnt`; `callback` gets a function that makes it. `device` is as in
+    `ksvd.solve`.
     """
     n, c = len(X), len(label_scale)
-    sq_norms = np.einsum("ij,ij->i", X, X)
-    S, _ = omp(start @ start.T, X @ start.T, sq_norms, n_nonzero)
+    S = first_codes(X, start, n_nonzero, device)
     M = np.concatenate([start, ridge_classifier(S, labels, c) * label_scale], axis=1)
     H = np.zeros((n, c))
     H[np.arange(n), labels] = label_scale[labels]
@@ -66,8 +66,15 @@ def solve(
         return callback is not None and callback(iteration, record, partial(separate, state, label_scale))
 
     T = np.concatenate([X, H], axis=1)
-    run = ksvd.solve(T, M, n_nonzero, max_iter=max_iter, tol=tol, callback=after)
+    run = ksvd.solve(T, M, n_nonzero, max_iter=max_iter, tol=tol, callback=after, device=device)
     return run._replace(state=separate(run.state, label_scale))
+
+
+def first_codes(X: Array, start: Array, n_nonzero: int, device: str | None) -> Array:
+    """Codes of the samples alone, from which the classifier starts."""
+    X, atoms = np.ascontiguousarray(X, dtype=np.float64), place(np.array(start, dtype=np.float64), device)
+    samples = ksvd.place_samples(X, np.einsum("ij,ij->i", X, X), device)
+    return ksvd.find_codes(samples, atoms, atoms @ atoms.T, n_nonzero)
 
 
 def separate(state: ksvd.State, label_scale: Array) -> Learnt:
@@ -94,14 +101,16 @@ def class_start(
     *,
     max_iter: int,
     rng: np.random.Generator,
+    device: str | None = None,
 ) -> Array:
-    """For each class a dictionary of its own samples by K-SVD, one below the other."""
+    """For each class a dictionary of its own samples by K-SVD, one below the other; `device` as there."""
     parts = []
     for j, n_atoms in enumerate(atom_counts):
         own = X[labels == j]
         atoms = sample_start(own, n_atoms, rng)
         if n_atoms < len(own):  # else all samples are atoms, and nothing is left to learn
-            run = ksvd.solve(own, atoms, min(n_nonzero, n_atoms), max_iter=max_iter, tol=0.0)
+            n_most = min(n_nonzero, n_atoms)
+            run = ksvd.solve(own, atoms, n_most, max_iter=max_iter, tol=0.0, device=device)
             atoms = run.state.M
         parts.append(atoms)
     return np.concatenate(parts)
