@@ -171,7 +171,9 @@ def test_orthogonal_matching_pursuit_on_a_device(rng, device):
     np.testing.assert_allclose(placed.components_, model.components_, atol=1e-8)
     tensor = torch.as_tensor(X, device=device)
     codes = placed.transform(tensor)
-    np.testing.assert_allclose(placed.inverse_transform(codes).cpu().numpy(), codes.cpu().numpy() @ placed.components_)
+    np.testing.assert_allclose(
+        placed.inverse_transform(codes).cpu().numpy(), codes.cpu().numpy() @ placed.components_
+    )
 
 
 def test_labels_that_are_no_numbers_come_as_an_array(device, digits):
@@ -241,7 +243,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 import ledl
 X, y = load_digits(return_X_y=True)
-for name in ("LEDL", "SRC", "CRC", "CSDL"):
+for name in ("LEDL", "SRC", "CRC", "CSDL", "LCKSVD", "DKSVD"):
     for device in (None, "cpu"):
         model = getattr(ledl, f"{name}Classifier")(device=device).fit(X[:60], y[:60])
         print(name, device, model.score(X[100:160], y[100:160]))

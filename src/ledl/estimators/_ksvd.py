@@ -197,6 +197,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
                 self.n_nonzero_coefs,
                 max_iter=self.max_iter,
                 tol=self.tol,
+                device=self._device_of(X),
                 callback=lambda iteration, record, state: watch(lambda: keep(state)),
             )
             self._keep(**self._outcome(run), **keep(run.state))

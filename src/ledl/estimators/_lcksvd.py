@@ -52,10 +52,13 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
         """The weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""
         raise NotImplementedError
 
-    def _start(self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator) -> Array:
+    def _start(
+        self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator, device: str | None
+    ) -> Array:
         """The dictionary before labels are seen: K-SVD on the samples of each class."""
         T, counts = self.n_nonzero_coefs, np.bincount(atom_labels)
-        return lcksvd.class_start(X, labels, counts, T, max_iter=self.init_iter, rng=rng)
+        options: dict[str, Any] = {"max_iter": self.init_iter, "rng": rng, "device": device}
+        return lcksvd.class_start(X, labels, counts, T, **options)
 
     def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
         """The classifier, given that learnt with the atoms and the codes of the samples."""
@@ -86,7 +89,7 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
         check_memory(
             8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of {K} atoms", "Use fewer n_components."
         )
-        label_scale = self._label_scale(atom_labels, c)
+        label_scale, device = self._label_scale(atom_labels, c), self._device_of(X)
         space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
@@ -97,7 +100,7 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
             return {**attributes, "_code_atoms": learnt.W, "label_components_": W.astype(dtype, copy=False)}
 
         with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
-            start = self._start(coordinates, labels, atom_labels, np.random.default_rng(seed))
+            start = self._start(coordinates, labels, atom_labels, np.random.default_rng(seed), device)
             run = lcksvd.solve(
                 coordinates,
                 labels,
@@ -106,6 +109,7 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
                 self.n_nonzero_coefs,
                 max_iter=self.max_iter,
                 tol=self.tol,
+                device=device,
                 callback=lambda iteration, record, learnt: watch(lambda: keep(learnt())),
             )
             self._keep(**self._outcome(run), **keep(run.state))
@@ -255,11 +259,14 @@ class DKSVDClassifier(LabelKSVD):
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         return np.full(n_classes, self.label_weight**0.5)
 
-    def _start(self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator) -> Array:
+    def _start(
+        self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator, device: str | None
+    ) -> Array:
         if self.init == "class":
-            return super()._start(X, labels, atom_labels, rng)
+            return super()._start(X, labels, atom_labels, rng, device)
         start = sample_start(X, len(atom_labels), rng)
-        return ksvd.solve(X, start, self.n_nonzero_coefs, max_iter=self.init_iter, tol=0.0).state.M
+        options: dict[str, Any] = {"max_iter": self.init_iter, "tol": 0.0, "device": device}
+        return ksvd.solve(X, start, self.n_nonzero_coefs, **options).state.M
 
     def _share_out_atoms(self, labels: Array, default: int) -> Array:
         if self.init == "class":

@@ -86,8 +86,6 @@ def solve(
 
 def place_samples(T: Array, sq_norms: Array, device: str | None) -> Samples:
     """Once for many codes."""
-    if device is not None and not T.flags.writeable:
-        T = T.copy()  # PyTorch warns of arrays that cannot be written to
     return Samples(place(T, device), place(sq_norms, device))
 
 
