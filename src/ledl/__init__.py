@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         LEDLClassifier,
         SRCClassifier,
     )
+    from ledl.selection import BatchedSearchCV
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "KSVD",
+    "BatchedSearchCV",
     "CRCClassifier",
     "CSDLClassifier",
     "CodingInfo",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "BatchedSearchCV": "ledl.selection",
     "CodingInfo": "ledl.coding",
     "sparse_encode": "ledl.coding",
     **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},

@@ -50,6 +50,11 @@ class Training(NamedTuple):
     start: Atoms
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples, their coordinates, atoms and their columns: what problems of one batch must agree in."""
+        return (*self.coordinates.shape, *self.start.M.shape)
+
+    @property
     def code_scale(self) -> Array:
         return code_scale(np.bincount(self.atom_labels))
 

@@ -1,0 +1,451 @@
+"""Model selection as a batched solve: candidates and folds side by side."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_consistent_length
+
+from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, to_host
+from ledl.blocks import InMemoryBlocks
+from ledl.coders import BatchedLassoCoder, RidgeCoder
+from ledl.coding import Samples
+from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
+from ledl.estimators._base import LassoCodes
+from ledl.solvers.iteration import Iterations, Status
+from ledl.solvers.lasso import FLOAT32_TOL
+from ledl.solvers.ledl import Atoms, solve
+from ledl.threads import map_in_threads, one_blas_thread
+
+# Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
+BATCH = 2**17
+# Arrays of the size of the codes that a batch needs at most, in training and coding.
+ARRAYS = 20
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# The places of a candidate and of a fold.
+Job: TypeAlias = tuple[int, int]
+# For each candidate a row with what there is for each fold: fitted models, or those with their scores.
+Table: TypeAlias = list[list[Any]]
+
+
+class Fold(NamedTuple):
+    """Samples to train on, with their labels, and samples to predict."""
+
+    X: Array
+    y: Array
+    X_test: Array
+    y_test: Array
+
+
+class Judged(ClassifierMixin, BaseEstimator):
+    """A fitted model whose scores for some samples are known already; for others it is asked."""
+
+    def __init__(self, model: Any, X: Array, scores: Array) -> None:
+        self.model, self.X, self.scores = model, X, scores
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "model":  # not there yet: an unpickler asks
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def decision_function(self, X: Array) -> Array:
+        if X is not self.X:
+            return self.model.decision_function(X)
+        return self.scores[:, 1] - self.scores[:, 0] if len(self.model.classes_) == 2 else self.scores
+
+    def predict(self, X: Array) -> Array:
+        known = X is self.X
+        return self.model.classes_[np.argmax(self.scores, axis=1)] if known else self.model.predict(X)
+
+
+class BatchedSearchCV(GridSearchCV):
+    r"""Grid search with cross-validation in which all candidates and folds are solved side by side.
+
+    The same search as scikit-learn's `GridSearchCV` on the same folds: in float64 the same scores, and so the
+    same choice. What candidates share is done once for each fold (checks, subspace, start), and what differs by
+    weights alone is one batched solve. It is made for a GPU, which many small problems fill where one does not,
+    and runs where `estimator` says: ``device="cuda"``, or tensors; with NumPy it uses as many threads as
+    ``n_jobs`` of the estimator says.
+
+    Parameters
+    ----------
+    estimator : LEDLClassifier, SRCClassifier or CRCClassifier
+        At the settings that are not searched.
+
+    param_grid : dict or list of dicts
+        Names of parameters with lists of values. Those that are batched are `alpha`, `label_weight`,
+        `code_weight`, `rho` and `transform_alpha` of LEDL, `alpha` of SRC, `alpha` and `rule` of CRC; others
+        may be searched too, one batch for each of their values.
+
+    scoring : str or callable, default=None
+        As in `GridSearchCV`, one metric. None: the accuracy.
+
+    cv : int, cross-validation generator or iterable, default=None
+        As in `GridSearchCV`. None: five folds, stratified.
+
+    refit : bool, default=True
+        Fit the best candidate on all samples, as `best_estimator_`.
+
+    Attributes
+    ----------
+    cv_results_ : dict of arrays
+        As in `GridSearchCV`: ``params``, ``param_...``, ``split0_test_score``, ..., ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; ``mean_fit_time`` and ``mean_score_time`` are a fit's share of
+        its batch.
+
+    best_params_ : dict
+        The candidate with the best mean score; of several the first.
+
+    best_score_ : float
+        Its mean score.
+
+    best_index_ : int
+        Its place in `cv_results_`.
+
+    best_estimator_ : estimator
+        It, fitted on all samples. Only if `refit`; the search itself then predicts with it.
+
+    n_splits_ : int
+        Number of folds.
+
+    refit_time_ : float
+        Seconds of the last fit. Only if `refit`.
+
+    scorer_ : callable
+        What `scoring` stands for.
+
+    See Also
+    --------
+    sklearn.model_selection.GridSearchCV : For any estimator, pipelines among them.
+
+    Notes
+    -----
+    A fit that breaks, its objective being infinite, has the score NaN, and a warning says so. With
+    ``random_state=None`` all candidates of a fold start at the same atoms.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import BatchedSearchCV, LEDLClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> grid = {"alpha": [2**-4, 2**-6], "label_weight": [0.25, 4.0]}
+    >>> search = BatchedSearchCV(LEDLClassifier(random_state=0), grid, cv=3).fit(X[:100], y[:100])
+    >>> len(search.cv_results_["mean_test_score"])
+    4
+    >>> bool(search.score(X[100:200], y[100:200]) > 0.7)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        scoring: Any = None,
+        cv: Any = None,
+        refit: bool = True,
+    ) -> None:
+        super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
+
+    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> BatchedSearchCV:
+        """Score all candidates on all folds, and fit the best.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples; tensors are worked on where they lie.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        groups : array-like of shape (n_samples,), default=None
+            For cross-validation generators that want them.
+
+        Returns
+        -------
+        self : BatchedSearchCV
+        """
+        check_batched(self.estimator)
+        self._validate_params()
+        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        candidates = list(ParameterGrid(self.param_grid))
+        models = [clone(self.estimator).set_params(**clone(candidate, safe=False)) for candidate in candidates]
+        for model in models:
+            model._validate_params()
+        folds = list(split(self.estimator, X, y, check_cv(self.cv, to_host(y), classifier=True), groups))
+        started = time.perf_counter()
+        judged = judge(models, candidates, folds)
+        fitted = time.perf_counter()
+        scores = np.array(
+            [
+                [np.nan if one is None else scorer(one, fold.X_test, fold.y_test) for one in row]
+                for row, fold in zip(zip(*judged, strict=True), folds, strict=True)
+            ]
+        ).T
+        seconds = np.array([fitted - started, time.perf_counter() - fitted]) / scores.size
+        self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
+        self.cv_results_ = results(candidates, scores, *seconds)
+        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.best_params_ = candidates[self.best_index_]
+        if self.refit:
+            started = time.perf_counter()
+            self.best_estimator_ = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+            self.best_estimator_.fit(X, y)
+            self.refit_time_ = time.perf_counter() - started
+        return self
+
+
+def check_batched(estimator: Any) -> None:
+    """Refuse what there is no batched solve for."""
+    if not isinstance(estimator, tuple(ENGINES)):
+        names = ", ".join(kind.__name__ for kind in ENGINES)
+        raise TypeError(
+            f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
+            "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
+        )
+
+
+def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
+    """The folds; of a precomputed kernel the columns of the training samples."""
+    y = to_host(y)
+    X = X if is_torch(X) else check_array(X, dtype=[np.float64, np.float32])
+    check_consistent_length(X, y)
+    pairwise = estimator.__sklearn_tags__().input_tags.pairwise
+    for train, test in cv.split(to_host(X), y, groups):
+        columns = train if pairwise else slice(None)
+        yield Fold(X[train][:, columns], y[train], X[test][:, columns], y[test])
+
+
+def results(
+    candidates: list[dict[str, Any]], scores: Array, fit_time: float, score_time: float
+) -> dict[str, Any]:
+    """`cv_results_` of scores (n_candidates, n_splits) and mean times."""
+    n = len(candidates)
+    mean = scores.mean(axis=1)
+    found: dict[str, Any] = {
+        "mean_fit_time": np.full(n, fit_time),
+        "std_fit_time": np.zeros(n),
+        "mean_score_time": np.full(n, score_time),
+        "std_score_time": np.zeros(n),
+    }
+    for name in sorted({name for candidate in candidates for name in candidate}):
+        values: Any = np.ma.MaskedArray(np.empty(n, dtype=object), mask=True)
+        for i, candidate in enumerate(candidates):
+            if name in candidate:
+                values[i] = candidate[name]
+        found[f"param_{name}"] = values
+    found["params"] = candidates
+    found |= {f"split{i}_test_score": column for i, column in enumerate(scores.T)}
+    # A candidate that failed comes last.
+    rank = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min").astype(np.int32)
+    return {**found, "mean_test_score": mean, "std_test_score": scores.std(axis=1), "rank_test_score": rank}
+
+
+def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
+    """Fitted models with their scores, for each candidate and fold; None where a fit broke."""
+    names, engine = next(found for kind, found in ENGINES.items() if isinstance(models[0], kind))
+
+    def shared(k: int) -> str:
+        return repr(sorted((name, value) for name, value in candidates[k].items() if name not in names))
+
+    judged: Table = [[] for _ in models]
+    for group in grouped(range(len(models)), shared):
+        for k, row in zip(group, engine([models[k] for k in group], folds), strict=True):
+            judged[k] = row
+    broken = sum(one is None for row in judged for one in row)
+    if broken:
+        reason = Status.NON_FINITE.advice()
+        warnings.warn(
+            f"{broken} of {len(models) * len(folds)} fits failed, and have the score NaN: {reason}.",
+            FitFailedWarning,
+            stacklevel=3,
+        )
+    return judged
+
+
+def judge_ledl(models: list[Any], folds: list[Fold]) -> Table:
+    """LEDL at several weights: one batched solve for the folds that have one shape."""
+    prepared = [clone(models[0]) for _ in folds]
+    trainings = [model._prepare(fold.X, fold.y) for model, fold in zip(prepared, folds, strict=True)]
+    trained: Table = [[None] * len(folds) for _ in models]
+    late = 0
+
+    def train(batch: list[Job]) -> Iterations:
+        return solve_batch([models[k] for k, _ in batch], [trainings[i] for _, i in batch])
+
+    jobs = [(k, i) for i in range(len(folds)) for k in range(len(models))]
+    for same in grouped(jobs, lambda job: trainings[job[1]].shape):
+        first = trainings[same[0][1]]
+        n, K = len(first.labels), len(first.atom_labels)
+        for batch, run in in_batches(train, same, first.coordinates, (n + K) * K, models[0].n_jobs):
+            late += int(np.count_nonzero(run.status == Status.MAX_ITER))
+            for job, (k, i) in enumerate(batch):
+                if run.status[job] is not Status.NON_FINITE:
+                    atoms = run.state._replace(M=run.state.M[job])
+                    trained[k][i] = fitted_like(prepared[i], models[k])
+                    trained[k][i]._keep(**models[k]._attributes(trainings[i], atoms))
+    if late and models[0].tol > 0:
+        advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
+        count = f"{late} of {len(models) * len(folds)} fits"
+        warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
+    return decide(trained, folds)
+
+
+def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> Iterations:
+    """Algorithm 3 on many problems of one shape, each with its weights."""
+    stack = namespace(trainings[0].coordinates).stack
+    X, M = stack([t.coordinates for t in trainings]), stack([t.start.M for t in trainings])
+    weights: dict[str, Any] = {
+        name: np.array([getattr(model, parameter) for model in models])[:, None, None]
+        for name, parameter in LEDL_WEIGHTS.items()
+    }
+    with one_blas_thread():
+        return solve(
+            InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
+            Atoms(M, trainings[0].start.n_classes),
+            code_scale=np.stack([t.code_scale for t in trainings]),
+            **weights,
+            **models[0]._schedule,
+        )
+
+
+def judge_on_samples(models: list[Any], folds: list[Fold]) -> Table:
+    """SRC and CRC: the samples are the atoms, so that a fold is fitted once for all settings."""
+    trained: Table = [[] for _ in models]
+    for fold in folds:
+        first = clone(models[0]).fit(fold.X, fold.y)
+        for model, row in zip(models, trained, strict=True):
+            row.append(fitted_like(first, model))
+            if isinstance(model, CRCClassifier):
+                row[-1]._ridge = RidgeCoder(place(first._atoms, first._device_of(fold.X)), model.alpha)
+    return decide(trained, folds)
+
+
+def fitted_like(fitted: Any, model: Any) -> Any:
+    """A copy of `model`, with its parameters, that is fitted as another one is."""
+    parameters = fitted.get_params()
+    copy = clone(model).set_params(n_jobs=1)
+    vars(copy).update({name: value for name, value in vars(fitted).items() if name not in parameters})
+    return copy
+
+
+class View(NamedTuple):
+    """Samples as the models of a fold see them: in their coordinates."""
+
+    samples: Samples
+    X: Array
+    sq_norms: Array
+
+
+def decide(trained: Table, folds: list[Fold]) -> Table:
+    """The models with their scores of the test samples."""
+    judged: Table = [[None] * len(folds) for _ in trained]
+    jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
+    views = {i: view(trained[k][i], folds[i].X_test) for k, i in {i: (k, i) for k, i in jobs}.values()}
+
+    def work(batch: list[Job]) -> tuple[list[Array], int]:
+        return scores_of([trained[k][i] for k, i in batch], [views[i] for _, i in batch])
+
+    late = 0
+    for same in grouped(jobs, lambda job: trained[job[0]][job[1]]._atoms.shape):
+        k, i = same[0]
+        K, n = len(trained[k][i]._atoms), max(len(views[i].X) for _, i in same)
+        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * K, trained[k][i].n_jobs):
+            late += n_late
+            for (k, i), found in zip(batch, scores, strict=True):
+                judged[k][i] = Judged(trained[k][i], folds[i].X_test, found)
+    if late:
+        warnings.warn(
+            f"{late} codes of test samples did not reach the duality gap asked for. Raise transform_tol or "
+            "alpha.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    return judged
+
+
+def view(model: Any, X: Array) -> View:
+    """New samples in the coordinates of a fitted model."""
+    samples = model._new_samples(X)
+    Y = samples[:]
+    return View(samples, model._space.reduce(Y), model._space.squared_norms(Y))
+
+
+def scores_of(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
+    """Scores, on the host, and how many codes missed their gap."""
+    batched = is_torch(views[0].X) and isinstance(models[0], LassoCodes)
+    with one_blas_thread():
+        codes, late = (batched_codes if batched else codes_one_by_one)(models, views)
+        triples = zip(models, codes, views, strict=True)
+        return [to_host(model._rule(S, view.X, view.sq_norms)) for model, S, view in triples], late
+
+
+def codes_one_by_one(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
+    """As in `decision_function`."""
+    codes, late = [], 0
+    for model, view in zip(models, views, strict=True):
+        S, _, _, converged = model._coder(view.samples, 1)(view.X, view.sq_norms)
+        codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
+        late += int(np.count_nonzero(~converged))
+    return codes, late
+
+
+def batched_codes(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
+    """Lasso codes over atoms of one shape at once; folds are filled up with zero samples: no work."""
+    xp, like = namespace(views[0].X), views[0].X
+    n, r = max(len(view.X) for view in views), like.shape[1]
+    X = xp.zeros((len(views), n, r), dtype=like.dtype, device=like.device)
+    sq_norms = xp.zeros((len(views), n), dtype=xp.float64, device=like.device)
+    for j, view in enumerate(views):
+        X[j, : len(view.X)], sq_norms[j, : len(view.X)] = view.X, view.sq_norms
+    D = as_array(np.stack([model._atoms for model in models]), like)
+    alpha = np.array([model._alpha for model in models])[:, None, None]
+    tol = models[0].transform_tol
+    coder = BatchedLassoCoder(D, alpha=alpha, tol=max(tol, FLOAT32_TOL) if like.dtype == xp.float32 else tol)
+    codes, _, _, converged = coder(X, sq_norms)
+    codes = xp.astype(codes, like.dtype, copy=False)
+    return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
+    """Those with equal keys together, in their order."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def in_batches(
+    work: Callable[[list[Job]], Result], jobs: list[Job], like: Array, n_numbers: int, n_jobs: int | None
+) -> list[tuple[list[Job], Result]]:
+    """Batches, sized for where `like` is, and their results; `n_numbers` are those in the codes of a job."""
+    threads = 1 if is_torch(like) else effective_n_jobs(n_jobs)
+    most = free_memory(like) // (8 * ARRAYS) if is_torch(like) else BATCH
+    size = min(max(most // n_numbers, 1), -(-len(jobs) // threads))
+    batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    return list(zip(batches, map_in_threads(work, batches, threads), strict=True))
+
+
+LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
+
+# For each estimator the parameters that one batch may hold several values of, and its engine.
+ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold]], Table]]] = {
+    LEDLClassifier: ({*LEDL_WEIGHTS.values(), "transform_alpha"}, judge_ledl),
+    SRCClassifier: ({"alpha"}, judge_on_samples),
+    CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
+}
