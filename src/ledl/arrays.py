@@ -348,7 +348,9 @@ def _class_sums_of_tensor(values: Array, labels: Array, n_classes: int) -> Array
     n_problems = int(np.prod(problems, dtype=int))
     each = labels.expand(*problems, n).reshape(n_problems, n)
     segments = (each + n_classes * torch.arange(n_problems, device=each.device)[:, None]).reshape(-1)
-    order = torch.argsort(segments, stable=True)
-    lengths = torch.bincount(segments, minlength=n_problems * n_classes)
+    ordered, order = torch.sort(segments, stable=True)
+    # torch.bincount would wait for the device: it asks for the greatest label.
+    ends = torch.searchsorted(ordered, torch.arange(n_problems * n_classes + 1, device=each.device))
+    lengths = ends.diff()
     sums = torch.segment_reduce(values.reshape(-1, K)[order], "sum", lengths=lengths, axis=0, unsafe=True)
     return sums.reshape(*problems, n_classes, K)
