@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -354,3 +357,93 @@ def _class_sums_of_tensor(values: Array, labels: Array, n_classes: int) -> Array
     lengths = ends.diff()
     sums = torch.segment_reduce(values.reshape(-1, K)[order], "sum", lengths=lengths, axis=0, unsafe=True)
     return sums.reshape(*problems, n_classes, K)
+
+
+# Blocks on a device at once: one comes, one is worked on, one goes.
+IN_FLIGHT = 3
+
+
+def as_host_tensor(array: Array) -> Array:
+    """A tensor in the memory of a NumPy array or memory-map, for reading: PyTorch warns of read-only ones."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.as_tensor(array)
+
+
+class Copier:
+    """Copies between host and device beside the device's work; on the CPU, plain copies.
+
+    Work runs on the caller's stream, copies on two others, and events order them: `receive` makes the work
+    wait for copies to the device, `fetch` makes copies to the host wait for the work. PyTorch gives the memory
+    of a tensor back to the stream that it was made on, so `record_stream` names the other one that uses it. A
+    thread of its own reads samples, from a disk perhaps, into page-locked memory, since only from there are
+    copies made beside other work.
+    """
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._device = torch.device(device)
+        self._on_gpu = self._device.type == "cuda"
+        self._up: Any = self._torch.cuda.Stream(self._device) if self._on_gpu else None
+        self._down: Any = self._torch.cuda.Stream(self._device) if self._on_gpu else None
+        self._reader = ThreadPoolExecutor(1, "ledl-copier")
+
+    def room(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Host memory for `fetch`, page-locked where there is a GPU."""
+        return self._torch.empty(shape, dtype=dtype, pin_memory=self._on_gpu)
+
+    def send(self, arrays: Sequence[Array], after: Sequence[Any] = ()) -> Future[Any]:
+        """Start copying host tensors to the device once the events `after` have passed; see `receive`."""
+        return self._reader.submit(self._copy_up, arrays, after)
+
+    def _copy_up(self, arrays: Sequence[Array], after: Sequence[Any]) -> tuple[list[Array], Any]:
+        for event in after:
+            if event is not None:
+                event.synchronize()
+        with self._torch.cuda.stream(self._up):
+            tensors = [self._copy_one_up(array.contiguous()) for array in arrays]
+        return tensors, self._up.record_event() if self._on_gpu else None
+
+    def _copy_one_up(self, array: Array) -> Array:
+        if self._on_gpu:
+            # Itself if it is page-locked; else in memory that PyTorch uses again once the copy has ended.
+            array = array.pin_memory()
+        return array.to(self._device, non_blocking=True, copy=True)
+
+    def receive(self, sent: Future[Any]) -> list[Array]:
+        """The tensors of a `send`, for work that the caller starts from now on."""
+        tensors, arrived = sent.result()
+        if self._on_gpu:
+            work = self._torch.cuda.current_stream(self._device)
+            work.wait_event(arrived)
+            for tensor in tensors:
+                tensor.record_stream(work)
+        return tensors  # type: ignore[no-any-return]
+
+    def fetch(self, tensors: Sequence[Array], out: Sequence[Array]) -> Any:
+        """Start copying tensors into host tensors; the event that this, and all work before, has ended."""
+        if self._on_gpu:
+            self._down.wait_stream(self._torch.cuda.current_stream(self._device))
+        with self._torch.cuda.stream(self._down):
+            for tensor, place in zip(tensors, out, strict=True):
+                place.copy_(tensor, non_blocking=True)
+                if self._on_gpu:
+                    tensor.record_stream(self._down)
+        return self._down.record_event() if self._on_gpu else None
+
+
+def upload_ahead(chunks: Iterable[Array], device: Any) -> Iterator[Array]:
+    """Tensors on a device of host arrays, in turn; the next is copied while the caller works on one."""
+    copier, sent = Copier(device), deque[Future[Any]]()
+    ended: deque[Any] = deque([None] * IN_FLIGHT)  # bounds how far a caller who never waits runs ahead
+    for chunk in chunks:
+        sent.append(copier.send([as_host_tensor(chunk)], [ended.popleft()]))
+        if len(sent) > 1:
+            yield from copier.receive(sent.popleft())
+            ended.append(copier.fetch([], []))
+    for last in sent:
+        yield from copier.receive(last)

@@ -45,7 +45,7 @@ from ledl.arrays import (
     take_rows,
     to_host,
 )
-from ledl.blocks import Block, InMemoryBlocks
+from ledl.blocks import Block, Blocks
 from ledl.objective import part_norms
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
@@ -149,7 +149,7 @@ class Statistics(NamedTuple):
 
 
 def solve(
-    blocks: InMemoryBlocks,
+    blocks: Blocks,
     start: Atoms,
     *,
     code_scale: Array,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, as_array, namespace, take_rows, unit_rows
-from ledl.blocks import Block, InMemoryBlocks
+from ledl.blocks import Block, Blocks
 from ledl.solvers.ledl import Atoms
 from ledl.subspace import Subspace
 from ledl.targets import reduce_code_transform
@@ -29,7 +29,7 @@ CHUNK = 256
 
 
 def class_start(
-    blocks: InMemoryBlocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
+    blocks: Blocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
 ) -> Atoms:
     """Each atom at a sample of its class, plus a small random mix of such samples.
 
