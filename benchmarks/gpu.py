@@ -1,10 +1,11 @@
 """The solvers on a GPU: many small fits at once, their codes, one large fit, codes over one dictionary.
 
-    python benchmarks/gpu.py fits|codes|large|throughput
+    python benchmarks/gpu.py fits|codes|large|streamed|throughput [--block-size N]
 
 `fits` and `codes`: Extended YaleB (LEDL_DATA), five samples a class, 75 settings x 8 splits, 380 atoms, 30
 iterations, epsilon from 2^-10 to 2^-6; then the codes of all test samples of each fit, to a gap of 1e-3.
-`large`: iterations at n = 1,000,000, d = 2048, c = 1000, K = 2000. `throughput`: codes to a gap of 1e-4 over a
+`large`: iterations at n = 1,000,000, d = 2048, c = 1000, K = 2000. `streamed`: the same with samples and codes
+in host memory (36 GB of it), which pass through the card in blocks. `throughput`: codes to a gap of 1e-4 over a
 random dictionary of 2000 atoms in 1024 dimensions. All in float32; the first run of each compiles.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 
 from ledl.arrays import to_host
-from ledl.blocks import InMemoryBlocks
+from ledl.blocks import InMemoryBlocks, StreamedBlocks
 from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
 from ledl.solvers.batched import batched_lasso
@@ -35,6 +36,10 @@ def seconds_of(work):
     result = work()
     torch.cuda.synchronize()
     return result, time.perf_counter() - started
+
+
+def peak_memory():
+    return torch.cuda.max_memory_allocated() / 2**30
 
 
 def splits_of(dtype, n_splits=N_SPLITS):
@@ -110,9 +115,7 @@ def measure_codes():
         ones = torch.ones(S.shape[:-1], device="cuda", dtype=torch.float64)
         gap = duality_gap(S, S @ (D @ D.mT), Y.double() @ D.mT, ones, alpha[i, ..., 0].double(), False)
         worst = max(worst, 2 * gap.max().item())
-    print(
-        f"worst gap, in float64: {worst:.2e}; peak memory {torch.cuda.max_memory_allocated() / 2**30:.0f} GiB"
-    )
+    print(f"worst gap, in float64: {worst:.2e}; peak memory {peak_memory():.0f} GiB")
 
 
 def matrix_rate(n=16384):
@@ -138,9 +141,8 @@ def large_problem(n, d, c, K):
     return X, labels, Atoms(start, c)
 
 
-def measure_large(n=1_000_000, d=2048, c=1000, K=2000, max_iter=30):
-    rate = matrix_rate()
-    X, labels, start = large_problem(n, d, c, K)
+def time_iterations(blocks, start, max_iter):
+    """Seconds of every iteration, and what `solve` gives."""
     torch.cuda.reset_peak_memory_stats()
     times = [time.perf_counter()]
 
@@ -149,14 +151,68 @@ def measure_large(n=1_000_000, d=2048, c=1000, K=2000, max_iter=30):
         times.append(time.perf_counter())
         return False
 
+    K, c = len(start.M), start.n_classes
     weights = {"lam": 1.0, "omega": 2.0**-11, "epsilon": 2.0**-4}
-    blocks = InMemoryBlocks(X, labels, 2**16)
-    solve(blocks, start, code_scale=code_scale([K // c] * c), max_iter=max_iter, callback=watch, **weights)
-    flops, seconds = 2.0 * n * K * (2 * K + 2 * d), np.diff(times)
-    ordinary = np.median(seconds)
+    scale = code_scale([K // c] * c)
+    run = solve(blocks, start, code_scale=scale, max_iter=max_iter, callback=watch, **weights)
+    return np.diff(times), run
+
+
+def measure_large(n=1_000_000, d=2048, c=1000, K=2000, max_iter=30, block_size=2**16):
+    rate = matrix_rate()
+    X, labels, start = large_problem(n, d, c, K)
+    seconds, _ = time_iterations(InMemoryBlocks(X, labels, block_size), start, max_iter)
+    flops, ordinary = 2.0 * n * K * (2 * K + 2 * d), np.median(seconds)
     print(f"float32 products: {rate / 1e12:.1f} TFlop/s; an iteration: {ordinary:.2f} s in the median, "
           f"{flops / ordinary / rate:.0%} of that; {max_iter} iterations: {seconds.sum():.1f} s; peak memory "
-          f"{torch.cuda.max_memory_allocated() / 2**30:.0f} GiB")  # fmt: skip
+          f"{peak_memory():.0f} GiB")  # fmt: skip
+
+
+def copy_rates(size=2**31):
+    """Bytes a second from page-locked memory to the card, back, and both at once (each way)."""
+    host = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+    card = [torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2)]
+    other = torch.cuda.Stream()
+
+    def up():
+        card[0].copy_(host[0], non_blocking=True)
+
+    def down():
+        with torch.cuda.stream(other):
+            host[1].copy_(card[1], non_blocking=True)
+
+    def both():
+        up()
+        down()
+
+    return [size / min(seconds_of(work)[1] for _ in range(3)) for work in (up, down, both)]
+
+
+def measure_streamed(n=1_000_000, d=2048, c=1000, K=2000, max_iter=9, block_size=2**16):
+    up, down, both = copy_rates()
+    print(
+        f"page-locked copies: {up / 1e9:.1f} GB/s up, {down / 1e9:.1f} down, {both / 1e9:.1f} each way at once"
+    )
+    X, labels, start = large_problem(n, d, c, K)
+    seconds, expected = time_iterations(InMemoryBlocks(X, labels, block_size), start, max_iter)
+    print(f"in memory: {np.median(seconds):.3f} s an iteration; {peak_memory():.1f} GiB", flush=True)
+    host = torch.empty(X.shape, pin_memory=True).copy_(X)
+    labels = to_host(labels)
+    del X  # the blocks are gone already
+    torch.cuda.empty_cache()
+    sent, fetched = 4.0 * n * (d + 2 * K) + 8.0 * n, 4.0 * n * 2 * K
+    print(f"an iteration sends {sent / 1e9:.1f} GB and fetches {fetched / 1e9:.1f} GB: at least "
+          f"{max(sent / up, fetched / down, (sent + fetched) / (2 * both)):.3f} s of copies")  # fmt: skip
+    for name, samples in {"page-locked": host.numpy(), "ordinary": host.numpy().copy()}.items():
+        blocks = StreamedBlocks(samples, labels, block_size, "cuda")
+        seconds, found = time_iterations(blocks, start, max_iter)
+        ordinary = np.median(seconds)
+        difference = np.abs(to_host(found.state.M - expected.state.M)).max()
+        print(f"streamed, X in {name} memory, blocks of {block_size}: {ordinary:.3f} s an iteration (the first "
+              f"{seconds[0]:.1f} s), {sent / ordinary / 1e9:.1f} GB/s up, {fetched / ordinary / 1e9:.1f} down; "
+              f"{peak_memory():.1f} GiB; atoms differ from those in memory by {difference:.1e}",
+              flush=True)  # fmt: skip
+        del blocks
 
 
 def measure_throughput(n=200_000, d=1024, K=2000):
@@ -184,12 +240,16 @@ def main():
         "fits": measure_fits,
         "codes": measure_codes,
         "large": measure_large,
+        "streamed": measure_streamed,
         "throughput": measure_throughput,
     }
     parser.add_argument("what", choices=what, nargs="+")
+    parser.add_argument("--block-size", type=int, default=2**16, help="samples of a block: large, streamed")
+    chosen = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for name in parser.parse_args().what:
-        what[name]()
+    for name in chosen.what:
+        options = {"block_size": chosen.block_size} if name in ("large", "streamed") else {}
+        what[name](**options)
 
 
 if __name__ == "__main__":
