@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -73,6 +74,26 @@ def place(array: Array, device: str | None) -> Array:
 def to_host(array: Array) -> Array:
     """A NumPy array; a copy where it lies elsewhere."""
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+@contextmanager
+def float32_products(precision: str, device: str | None) -> Iterator[None]:
+    """Products of float32 on a GPU in full, or with the 10 bits of TF32 and sums in float32; else no effect.
+
+    The setting is PyTorch's own, for all of the process.
+    """
+    if device is None or not device.startswith("cuda"):
+        yield
+        return
+    import torch
+
+    setting = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    setting.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before
 
 
 def free_memory(like: Array) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -14,7 +14,17 @@ from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
-from ledl.arrays import Array, as_array, is_numpy, is_torch, namespace, place, to_host
+from ledl.arrays import (
+    Array,
+    as_array,
+    float32_products,
+    is_numpy,
+    is_torch,
+    namespace,
+    place,
+    to_host,
+    upload_ahead,
+)
 from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
 from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS
 from ledl.solvers.proximal import PILOTS
@@ -171,7 +181,7 @@ def sparse_encode(
     _check_features(X, D)
     _check_device(X, device, solver, sparse_output)
     threads, samples = effective_n_jobs(n_jobs), Samples(X, device)
-    with one_blas_thread():
+    with one_blas_thread(), float32_products("full", samples.where):
         coder: Coder
         if alpha is not None:
             most = min(max_iter, 2**31)  # what compiled loops can count
@@ -211,8 +221,21 @@ class Samples:
         return len(self.data)
 
     def __getitem__(self, rows: Any) -> Array:
-        chunk = place(self.data[rows], None if is_torch(self.data) else self.device)
+        return self._scaled(place(self.data[rows], None if is_torch(self.data) else self.device))
+
+    def stream(self, chunks: list[slice]) -> Iterator[Array]:
+        """Chunks in turn, the next one being on its way to the device meanwhile."""
+        if is_torch(self.data) or len(chunks) == 1:
+            return map(self.__getitem__, chunks)
+        return map(self._scaled, upload_ahead((self.data[chunk] for chunk in chunks), self.device))
+
+    def _scaled(self, chunk: Array) -> Array:
         return scaled(chunk) if self.unit_norm else chunk
+
+    @property
+    def where(self) -> str | None:
+        """The device that they are worked on."""
+        return str(self.data.device) if is_torch(self.data) else self.device
 
     def beside(self, array: Array) -> Array:
         """An array that is to meet the samples, where they will be."""
@@ -340,8 +363,7 @@ def code_in_chunks(
     gap, squares = np.full(n, np.nan), np.empty(n)
     n_iter, converged = np.zeros(n, np.int64), np.zeros(n, bool)
 
-    def work(chunk: slice) -> Any:
-        Y = samples[chunk]
+    def work(chunk: slice, Y: Array) -> Any:
         sq_norms, X = space.squared_norms(Y, chunk.start), space.reduce(Y)
         start: Any = None if init is None else init[chunk]
         start = start.toarray() if scipy.sparse.issparse(start) else start
@@ -351,7 +373,10 @@ def code_in_chunks(
 
     atoms = samples.beside(coder.atoms)
     chunks = list(gen_batches(n, chunk_size(atoms, samples.data.shape[1], n, threads)))
-    parts = map_in_threads(work, chunks, threads if is_numpy(atoms) else 1)
+    if is_numpy(atoms):
+        parts = map_in_threads(lambda chunk: work(chunk, samples[chunk]), chunks, threads)
+    else:
+        parts = [work(chunk, Y) for chunk, Y in zip(chunks, samples.stream(chunks), strict=True)]
     if not converged.all():
         late = ~converged
         worst = np.max(gap[late] / np.maximum(squares[late] / 2, np.finfo(np.float64).tiny))
@@ -383,7 +408,7 @@ def encode(
         result = result if is_torch(samples.data) else to_host(result)
         return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
 
-    with one_blas_thread():
+    with one_blas_thread(), float32_products("full", samples.where):
         coder = make_coder(threads)
         parts, _ = code_in_chunks(coder, samples, space, work, threads, "Raise the tolerance or alpha.")
     results, coded, present = zip(*parts, strict=True)

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
-from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, to_host
+from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, place, to_host
 from ledl.blocks import InMemoryBlocks
 from ledl.coders import BatchedLassoCoder, RidgeCoder
 from ledl.coding import Samples
@@ -314,7 +314,8 @@ def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> Iteration
         name: np.array([getattr(model, parameter) for model in models])[:, None, None]
         for name, parameter in LEDL_WEIGHTS.items()
     }
-    with one_blas_thread():
+    device = models[0]._device_of(X)
+    with one_blas_thread(), float32_products(models[0].precision, device):
         return solve(
             InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
             Atoms(M, trainings[0].start.n_classes),
@@ -389,7 +390,7 @@ def view(model: Any, X: Array) -> View:
 def scores_of(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
     """Scores, on the host, and how many codes missed their gap."""
     batched = is_torch(views[0].X) and isinstance(models[0], LassoCodes)
-    with one_blas_thread():
+    with one_blas_thread(), float32_products("full", views[0].samples.where):
         codes, late = (batched_codes if batched else codes_one_by_one)(models, views)
         triples = zip(models, codes, views, strict=True)
         return [to_host(model._rule(S, view.X, view.sq_norms)) for model, S, view in triples], late

@@ -21,6 +21,7 @@ from ledl import (
     sparse_encode,
 )
 from ledl.datasets import few_shot_splits
+from ledl.estimators import _base, _ledl
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -256,3 +257,49 @@ def test_the_package_runs_without_numba():
     )
     assert done.returncode == 0, done.stderr
     assert all(float(line.split()[-1]) > 0.6 for line in done.stdout.splitlines())
+
+
+def test_a_fit_that_a_device_cannot_hold_streams_its_samples(device, digits, monkeypatch):
+    X, y, _ = digits
+    X, y = np.tile(X, (3, 1)) + np.arange(150)[:, None] / 50, np.tile(y, 3)  # more samples than features
+    whole = LEDLClassifier(random_state=0, device=device, keep_codes=True).fit(X, y)
+    used = []
+    streamed = _ledl.StreamedBlocks
+
+    def watch(*arguments):
+        used.append(arguments[2])
+        return streamed(*arguments)
+
+    monkeypatch.setattr(_ledl, "StreamedBlocks", watch)
+    monkeypatch.setattr(_ledl, "free_memory", lambda like: 10**6)  # too little for the codes
+    tensors = torch.as_tensor(X, device=device), y
+    for data in ((X, y), tensors):
+        model = clone(whole).fit(*data)
+        np.testing.assert_allclose(model.components_, whole.components_, atol=1e-8)
+        np.testing.assert_allclose(model.training_codes_, whole.training_codes_, atol=1e-8)
+    monkeypatch.setattr(_base, "free_memory", lambda like: 10)  # too little for the samples
+    np.testing.assert_allclose(clone(whole).fit(X, y).components_, whole.components_, atol=1e-8)
+    assert len(used) == 3
+    assert all(1 <= size < 150 for size in used)
+
+
+def test_tf32_is_for_gpus(digits):
+    X, y, _ = digits
+    for device in (None, "cpu"):
+        with pytest.raises(ValueError, match="precision='tf32' is for products on a GPU"):
+            LEDLClassifier(precision="tf32", device=device).fit(X, y)
+
+
+@pytest.mark.gpu
+def test_tf32_changes_atoms_and_hardly_a_label(digits):
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    X, y, new = (x.astype(np.float32) if x.ndim == 2 else x for x in digits)
+    before = torch.backends.cuda.matmul.fp32_precision
+    full, fast = (
+        LEDLClassifier(random_state=0, device="cuda", precision=precision).fit(X, y)
+        for precision in ("full", "tf32")
+    )
+    assert np.abs(full.components_ - fast.components_).max() > 1e-6, "the switch does nothing"
+    assert np.mean(full.predict(new) == fast.predict(new)) > 0.97
+    assert torch.backends.cuda.matmul.fp32_precision == before

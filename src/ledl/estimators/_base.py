@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ledl.arrays import Array, as_array, is_torch, namespace, place, product, to_host
+from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, product, to_host
 from ledl.coders import Coder, OMPCoder
 from ledl.coding import Samples, encode, float_tensor, lasso_coder
 from ledl.objective import class_residuals
@@ -171,6 +171,12 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         squared_norms(X, "X")  # refuses what is not finite
         return X
 
+    def _has_room(self, X: Array) -> bool:
+        """Whether the device can hold the samples, and more of their size."""
+        if is_torch(X) or self.device is None:
+            return True
+        return bool(3 * X.nbytes < free_memory(place(np.empty(0), self.device)))
+
     def _device_of(self, X: Array) -> str | None:
         """Where to work on these samples: tensors stay where they lie."""
         return str(X.device) if is_torch(X) else self.device
@@ -304,7 +310,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         check_not_zero(X)
         if not self.normalize:
             squared_norms(X, "X")  # refuses numbers whose squares are of no use
-        X = to_host(X) if on_host else place(X, self._device_of(X))
+        X = to_host(X) if on_host or not self._has_room(X) else place(X, self._device_of(X))
         return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
 
 

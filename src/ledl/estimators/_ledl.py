@@ -13,8 +13,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array, as_array, namespace, to_host
-from ledl.blocks import InMemoryBlocks
+from ledl.arrays import (
+    IN_FLIGHT,
+    Array,
+    as_array,
+    float32_products,
+    free_memory,
+    is_torch,
+    namespace,
+    place,
+    to_host,
+)
+from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -38,6 +48,9 @@ from ledl.threads import one_blas_thread
 # (benchmarks/threads.py, on two cores).
 SINGLE_THREAD_ATOMS = 4096
 
+# Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
+DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
+
 
 class Training(NamedTuple):
     """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
@@ -57,6 +70,20 @@ class Training(NamedTuple):
     @property
     def code_scale(self) -> Array:
         return code_scale(np.bincount(self.atom_labels))
+
+    def blocks(self, device: str | None) -> tuple[Blocks, Atoms]:
+        """The samples in blocks, and the start beside them; what a device cannot hold stays on the host."""
+        X, labels = self.coordinates, self.labels
+        if device is None:
+            return InMemoryBlocks(X, labels), self.start
+        start = self.start._replace(M=place(self.start.M, device))
+        (n, r), (K, q) = X.shape, start.M.shape
+        free = free_memory(start.M) // start.M.itemsize
+        at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
+        if is_torch(X) and n * 2 * K + min(n, DEVICE_BLOCK) * at_work + 4 * K * (K + q) < free:
+            return InMemoryBlocks(X, place(labels, device), min(n, DEVICE_BLOCK)), start
+        size = min(n, DEVICE_BLOCK, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
+        return StreamedBlocks(to_host(X), labels, size, device), start
 
 
 class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
@@ -144,6 +171,11 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie,
         whatever `device` says, and give tensors. Fitted attributes are NumPy arrays wherever the model was
         fitted: set `device` to predict elsewhere.
+
+    precision : {"full", "tf32"}, default="full"
+        Of products of float32 in training on a GPU. ``"tf32"`` is faster by far for many samples and keeps
+        10 bits of each factor: atoms differ in the third digit, accuracy hardly (docs/performance.md has
+        figures). Codes of new samples are computed in full. Without a GPU ``"tf32"`` is refused.
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`. None means 1 unless in
@@ -235,6 +267,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
         "device": DEVICE,
+        "precision": [StrOptions({"full", "tf32"})],
         "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
@@ -263,6 +296,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
         device: str | None = None,
+        precision: str = "full",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -287,6 +321,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
         self.device = device
+        self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -308,13 +343,14 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self : LEDLClassifier
         """
         training = self._prepare(X, y)
-        blocks = InMemoryBlocks(training.coordinates, as_array(training.labels, training.coordinates))
+        blocks, start = training.blocks(self._device_of(X))
         keep = partial(self._attributes, training)
         threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
-        with self._callbacks(X, y, self.max_iter) as watch, threads:
+        products = float32_products(self.precision, self._device_of(X))
+        with self._callbacks(X, y, self.max_iter) as watch, threads, products:
             run = solve(
                 blocks,
-                training.start,
+                start,
                 code_scale=training.code_scale,
                 lam=self.label_weight,
                 omega=self.code_weight,
@@ -335,6 +371,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     def _prepare(self, X: Array, y: Array) -> Training:
         """All that training needs and the weights do not change."""
+        device = self._device_of(X)
+        if self.precision == "tf32" and not (device or "").startswith("cuda"):
+            raise ValueError(
+                f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
+                "device='cuda', or precision='full'."
+            )
         samples, labels, classes = self._training_data(X, y)
         n, c = len(labels), len(classes)
         default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)

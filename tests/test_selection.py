@@ -1,0 +1,215 @@
+"""Batched model selection against scikit-learn's own, on the same folds."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, selection
+from ledl.datasets import few_shot_splits, load
+
+GRIDS = [
+    (
+        LEDLClassifier(random_state=0, max_iter=20),
+        {"alpha": [2**-3, 2**-6], "label_weight": [0.0, 4.0], "code_weight": [2**-11, 2**-5]},
+    ),
+    (
+        LEDLClassifier(random_state=0, tol=0, max_iter=5),
+        [
+            {"rho": [0.5, 1.0], "transform_alpha": [None, 0.1]},
+            {"n_components": [20, 35], "alpha": [2**-4, 2**-5]},
+            {"kernel": ["rbf", "hellinger"]},
+        ],
+    ),
+    (SRCClassifier(), {"alpha": [2.0**-i for i in range(1, 9)]}),
+    (SRCClassifier(), {"alpha": [2**-4, 2**-7], "kernel": ["linear", "rbf"], "gamma": ["scale", 0.01]}),
+    (CRCClassifier(), {"alpha": [2.0**-i for i in range(-1, 9)], "rule": ["residual", "regularized"]}),
+]
+FOLDS = [3, StratifiedKFold(4, shuffle=True, random_state=1), ShuffleSplit(3, test_size=0.3, random_state=0)]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y, n_per_class=5))
+    return X[train], y[train], X[test[:300]], y[test[:300]]
+
+
+@pytest.fixture(autouse=True)
+def quietly():
+    """Fits of few iterations do not converge."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "All codes of the training samples", UserWarning)
+        warnings.filterwarnings("ignore", "The codes of all", UserWarning)
+        yield
+
+
+@pytest.fixture(params=[None, "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    if request.param is not None:
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        if request.param == "cuda" and not torch.cuda.is_available():
+            pytest.skip("no GPU")
+    return request.param
+
+
+def assert_same_results(found, expected):
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        if name == "params":
+            assert found[name] == values
+        elif "time" not in name:
+            np.testing.assert_array_equal(np.ma.getmaskarray(found[name]), np.ma.getmaskarray(values))
+            np.testing.assert_array_equal(np.ma.filled(found[name], 0), np.ma.filled(values, 0), name)
+
+
+@pytest.mark.parametrize("cv", FOLDS, ids=["3", "stratified", "shuffled"])
+@pytest.mark.parametrize(("model", "grid"), GRIDS)
+def test_the_same_scores_and_choice_as_grid_search(model, grid, cv, digits, device):
+    X, y, new, truth = digits
+    expected = GridSearchCV(model, grid, cv=cv).fit(X, y)
+    found = BatchedSearchCV(clone(model).set_params(device=device), grid, cv=cv).fit(X, y)
+    assert_same_results(found.cv_results_, expected.cv_results_)
+    assert found.best_params_ == expected.best_params_
+    assert found.best_score_ == expected.best_score_
+    assert found.best_index_ == expected.best_index_
+    assert found.n_splits_ == expected.n_splits_
+    assert np.mean(found.predict(new) == expected.predict(new)) > 0.99
+    assert found.score(new, truth) == pytest.approx(expected.score(new, truth), abs=0.01)
+    assert found.classes_.tolist() == list(range(10))
+    assert type(found.best_estimator_) is type(model)
+    assert found.refit_time_ > 0
+
+
+def test_on_faces_with_the_same_choice_as_grid_search(require_dataset):
+    require_dataset("yaleb")
+    faces = load("yaleb")
+    train, _ = next(few_shot_splits(faces.target, n_per_class=5))
+    X, y = faces.data[train].astype(np.float64), faces.target[train]
+    grid = {"alpha": [2**-5, 2**-8], "label_weight": [2**-3, 4.0]}
+    model = LEDLClassifier(random_state=0, max_iter=15)
+    searches = [kind(model, grid, cv=5, refit=False).fit(X, y) for kind in (GridSearchCV, BatchedSearchCV)]
+    assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("batch", [1, 2**12, 2**30])
+def test_the_size_of_batches_changes_nothing(batch, n_jobs, digits, monkeypatch):
+    X, y, *_ = digits
+    model, grid = GRIDS[0]
+    expected = BatchedSearchCV(model, grid, cv=3, refit=False).fit(X, y)
+    monkeypatch.setattr(selection, "BATCH", batch)
+    found = BatchedSearchCV(clone(model).set_params(n_jobs=n_jobs), grid, cv=3, refit=False).fit(X, y)
+    assert_same_results(found.cv_results_, expected.cv_results_)
+
+
+@pytest.mark.parametrize("scoring", ["balanced_accuracy", "neg_log_loss", "f1_macro", get_scorer("accuracy")])
+def test_scoring(scoring, digits):
+    X, y, *_ = digits
+    if scoring == "neg_log_loss":  # needs probabilities, which nobody here has
+        with pytest.raises(AttributeError, match="predict_proba"):
+            BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, scoring=scoring, cv=3).fit(X, y)
+        return
+    searches = [
+        kind(SRCClassifier(), {"alpha": [0.3, 0.01]}, scoring=scoring, cv=3).fit(X, y)
+        for kind in (GridSearchCV, BatchedSearchCV)
+    ]
+    assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
+
+
+def test_two_classes_and_a_scorer_of_scores(digits):
+    X, y, *_ = digits
+    X, y = X[y < 2], np.where(y[y < 2], "one", "zero")
+
+    def area(model, X, y):
+        return roc_auc_score(y, model.decision_function(X)) - np.mean(model.transform(X) != 0) / 1e3
+
+    for scoring in ("roc_auc", area):
+        searches = [
+            kind(LEDLClassifier(random_state=0), {"alpha": [0.3, 0.01]}, scoring=scoring, cv=3).fit(X, y)
+            for kind in (GridSearchCV, BatchedSearchCV)
+        ]
+        assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
+
+
+def test_a_precomputed_kernel_and_groups(digits):
+    X, y, *_ = digits
+    K = np.exp(-cdist(X, X, "sqeuclidean") / 1e3)
+    groups = np.arange(len(y)) % 7
+    model = SRCClassifier(kernel="precomputed", normalize=False)
+    grid, cv = {"alpha": [0.1, 0.01]}, GroupKFold(3)
+    expected = GridSearchCV(model, grid, cv=cv).fit(K, y, groups=groups)
+    found = BatchedSearchCV(model, grid, cv=cv).fit(K, y, groups=groups)
+    assert_same_results(found.cv_results_, expected.cv_results_)
+
+
+def test_folds_of_different_sizes_and_without_some_class(digits):
+    X, y, *_ = digits
+    every = np.arange(len(y))
+    folds = [(every[y > 0], every[y == 0]), (every[10:], every[:10]), (every[3:40], every[40:])]
+    model, grid = GRIDS[0]
+    searches = [kind(model, grid, cv=folds, refit=False).fit(X, y) for kind in (GridSearchCV, BatchedSearchCV)]
+    assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
+
+
+def test_tensors_and_data_frames(digits):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pandas = pytest.importorskip("pandas")
+    X, y, new, _ = digits
+    grid = {"alpha": [0.1, 0.01]}
+    expected = BatchedSearchCV(SRCClassifier(), grid, cv=3).fit(X, y)
+    tensors = BatchedSearchCV(SRCClassifier(), grid, cv=3).fit(torch.as_tensor(X), torch.as_tensor(y))
+    assert_same_results(tensors.cv_results_, expected.cv_results_)
+    assert torch.is_tensor(tensors.predict(torch.as_tensor(new)))
+    frame = pandas.DataFrame(X).rename(columns=str)
+    frames = BatchedSearchCV(SRCClassifier(), grid, cv=3).fit(frame, y)
+    assert_same_results(frames.cv_results_, expected.cv_results_)
+    assert list(frames.best_estimator_.feature_names_in_) == list(frame.columns)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), make_pipeline(StandardScaler(), LEDLClassifier())])
+def test_other_estimators_are_sent_to_grid_search(model, digits):
+    X, y, *_ = digits
+    with pytest.raises(TypeError, match="GridSearchCV, which takes any estimator"):
+        BatchedSearchCV(model, {}).fit(X, y)
+
+
+def test_bad_candidates_are_refused_before_any_work(digits, monkeypatch):
+    X, y, *_ = digits
+    monkeypatch.setattr(selection, "judge", lambda *_: pytest.fail("work was done"))
+    with pytest.raises(ValueError, match="alpha"):
+        BatchedSearchCV(SRCClassifier(), {"alpha": [0.1, -1.0]}).fit(X, y)
+    with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
+        BatchedSearchCV(SRCClassifier(), {"beta": [0.1]}).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_fit_that_breaks_has_no_score_and_a_warning(digits):
+    X, y, *_ = digits
+    X = X / 16
+    grid = {"alpha": [2**-6], "dual_step": [0.5, 1e150]}
+    model = LEDLClassifier(random_state=0, tol=0, max_iter=8)
+    with pytest.warns(FitFailedWarning, match="3 of 6 fits failed"):
+        search = BatchedSearchCV(model, grid, cv=3).fit(X, y)
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, True]
+    assert search.best_params_["dual_step"] == 0.5
+
+
+def test_fits_and_codes_that_do_not_converge_are_told_once(digits):
+    X, y, *_ = digits
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = LEDLClassifier(random_state=0, max_iter=2)
+        BatchedSearchCV(model, {"alpha": [2**-3, 2**-6]}, cv=3, refit=False).fit(X, y)
+    assert [str(w.message)[:32] for w in caught] == ["6 of 6 fits did not converge: th"]
+    assert caught[0].filename == __file__
