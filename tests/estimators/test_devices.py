@@ -241,17 +241,21 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
 import ledl
 X, y = load_digits(return_X_y=True)
 for name in ("LEDL", "SRC", "CRC", "CSDL", "LCKSVD", "DKSVD"):
-    for device in (None, "cpu"):
+    for device in (None, "cpu", *["cuda"][: torch.cuda.is_available()]):
         model = getattr(ledl, f"{name}Classifier")(device=device).fit(X[:60], y[:60])
         print(name, device, model.score(X[100:160], y[100:160]))
 """
 
 
-def test_the_package_runs_without_numba():
+@pytest.mark.parametrize("where", DEVICES)
+def test_the_package_runs_without_numba(where):
+    if where == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, timeout=300, check=False
     )
