@@ -1,21 +1,26 @@
-"""The solvers on a GPU: many small fits at once, their codes, one large fit, codes over one dictionary.
+"""On a GPU: many small fits at once, their codes, one large fit, codes over one dictionary.
 
-    python benchmarks/gpu.py fits|codes|large|streamed|throughput [--block-size N]
+    python benchmarks/gpu.py fits|codes|search|large|streamed|estimator|throughput|precision [--block-size N]
 
 `fits` and `codes`: Extended YaleB (LEDL_DATA), five samples a class, 75 settings x 8 splits, 380 atoms, 30
 iterations, epsilon from 2^-10 to 2^-6; then the codes of all test samples of each fit, to a gap of 1e-3.
 `large`: iterations at n = 1,000,000, d = 2048, c = 1000, K = 2000. `streamed`: the same with samples and codes
-in host memory (36 GB of it), which pass through the card in blocks. `throughput`: codes to a gap of 1e-4 over a
-random dictionary of 2000 atoms in 1024 dimensions. All in float32; the first run of each compiles.
+in host memory (36 GB of it), which pass through the card in blocks. These call the solvers; `search` has the
+work of `fits` and `codes` done by BatchedSearchCV, `estimator` that of `large` by LEDLClassifier. `throughput`:
+codes to a gap of 1e-4 over a random dictionary of 2000 atoms in 1024 dimensions, beside the host's processors
+and SPAMS on them. `precision`: training with TF32 products (yaleb, ucmerced, usps and `large`). All in float32
+unless said; the first run of each compiles.
 """
 
 import argparse
+import os
 import time
 
 import numpy as np
 import torch
 
-from ledl.arrays import to_host
+from ledl import BatchedSearchCV, LEDLClassifier, sparse_encode
+from ledl.arrays import float32_products, to_host
 from ledl.blocks import InMemoryBlocks, StreamedBlocks
 from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
@@ -215,23 +220,99 @@ def measure_streamed(n=1_000_000, d=2048, c=1000, K=2000, max_iter=9, block_size
         del blocks
 
 
-def measure_throughput(n=200_000, d=1024, K=2000):
-    generator = torch.Generator("cuda").manual_seed(0)
-    D, X = (
-        torch.nn.functional.normalize(torch.randn(m, d, device="cuda", generator=generator)) for m in (K, n)
-    )
+def measure_throughput(n=200_000, d=1024, K=2000, n_host=20_000, n_spams=2_000):
+    """On the card, on the host's processors, and by SPAMS there: codes to a gap of 1e-4, float32 data."""
+    rng = np.random.default_rng(0)
+    D, X = (rng.standard_normal((m, d), dtype=np.float32) for m in (K, n))
+    D, X = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (D, X))
+    placed = to_gpu(D), to_gpu(X)
+    sparse_encode(*reversed(placed), alpha=0.1, tol=1e-4)
+    sparse_encode(X[:512], D, alpha=0.1, tol=1e-4, n_jobs=-1)
+    for alpha in (0.1, 0.08, 0.07, 0.06):
+        (codes, info), seconds = seconds_of(
+            lambda alpha=alpha: sparse_encode(*reversed(placed), alpha=alpha, tol=1e-4, return_info=True)
+        )
+        n_nonzero, worst = info.n_nonzero.mean(), 2 * info.gap.max()
+        _, streamed = seconds_of(lambda alpha=alpha: sparse_encode(X, D, alpha=alpha, tol=1e-4, device="cuda"))
+        _, host = seconds_of(lambda alpha=alpha: sparse_encode(X[:n_host], D, alpha=alpha, tol=1e-4, n_jobs=-1))
+        print(f"alpha {alpha}: {n_nonzero:.1f} non-zeros; {n / seconds:,.0f} codes a second of tensors (worst gap "
+              f"{worst:.1e}), {n / streamed:,.0f} of NumPy arrays, there and back; {os.cpu_count()} cores of the "
+              f"host {n_host / host:,.0f}; SPAMS {spams_rate(X[:n_spams], D, alpha)}", flush=True)  # fmt: skip
+        del codes
 
-    def work(alpha):
-        G, rhs, sq_norms = D @ D.mT, X @ D.mT, (X * X).sum(-1)
-        return batched_lasso(G, rhs, sq_norms, torch.full((1, 1), alpha, device="cuda"), 1e-4)
 
-    work(0.1)
-    for alpha in (0.1, 0.08, 0.07, 0.06, 0.05):
-        (codes, gaps, n_iter), seconds = seconds_of(lambda alpha=alpha: work(alpha))
-        n_nonzero = (codes != 0).sum().item() / n
-        print(f"alpha {alpha}: {n / seconds:,.0f} codes a second; {n_nonzero:.1f} non-zeros; "
-              f"iterations {n_iter.median().item()} in the median, {n_iter.max().item()} at most; worst gap "
-              f"{2 * gaps.max().item():.1e}", flush=True)  # fmt: skip
+def spams_rate(X, D, alpha):
+    """Its codes are exact; all cores, float64, a Gram matrix."""
+    try:
+        import spams
+    except ImportError:
+        return "is not here"
+    columns = [np.asfortranarray(x.T, dtype=np.float64) for x in (X, D)]
+    options = {"lambda1": alpha, "mode": 2, "numThreads": os.cpu_count()}
+    spams.lasso(*columns, **options)
+    _, seconds = seconds_of(lambda: spams.lasso(*columns, **options))
+    return f"{len(X) / seconds:,.0f}"
+
+
+def measure_search():
+    """The 600 fits and all codes of `fits` and `codes` through the estimators: the search that users call."""
+    grid = {
+        "alpha": list(2.0 ** -np.arange(6.0, 11)),
+        "label_weight": list(2.0 ** np.arange(-6.0, 4, 2)),
+        "code_weight": list(2.0 ** np.arange(-14.0, -8, 2)),
+    }
+    data = load("yaleb")
+    splits = list(few_shot_splits(data.target, n_per_class=5, seeds=range(N_SPLITS)))
+    n_codes = sum(len(test) for _, test in splits)
+    for dtype in (np.float32, np.float64):
+        X = data.data.astype(dtype)
+        model = LEDLClassifier(random_state=0, tol=0, max_iter=30, transform_tol=1e-3, device="cuda")
+        search = BatchedSearchCV(model, grid, cv=splits, refit=False)
+        for _ in range(3):
+            torch.cuda.reset_peak_memory_stats()
+            _, seconds = seconds_of(lambda X=X, search=search: search.fit(X, data.target))
+            n = len(search.cv_results_["params"])
+            print(f"BatchedSearchCV, {np.dtype(dtype)}: {N_SPLITS * n} fits and {n_codes * n:,} codes in "
+                  f"{seconds:.2f} s; {peak_memory():.0f} GiB", flush=True)  # fmt: skip
+
+
+def measure_precision(n_splits=8):
+    """Accuracy and time of training with TF32 products beside full ones."""
+    for name in ("yaleb", "ucmerced", "usps"):
+        data = load(name)
+        X, y = data.data.astype(np.float32), data.target
+        found = {"full": [], "tf32": []}
+        for train, test in few_shot_splits(y, n_per_class=5, seeds=range(n_splits)):
+            for precision, scores in found.items():
+                model = LEDLClassifier(random_state=0, device="cuda", precision=precision).fit(
+                    X[train], y[train]
+                )
+                scores.append(model.predict(X[test]) == y[test])
+        rates = {key: np.array([100 * np.mean(part) for part in parts]) for key, parts in found.items()}
+        said = ", ".join(f"{key} {rate.mean():.2f} ± {rate.std(ddof=1):.2f}" for key, rate in rates.items())
+        paired = rates["tf32"] - rates["full"]
+        print(
+            f"{name}: accuracy {said}; difference {paired.mean():+.2f} ± {paired.std(ddof=1):.2f}", flush=True
+        )
+    X, labels, start = large_problem(1_000_000, 2048, 1000, 2000)
+    for precision in ("full", "tf32"):
+        with float32_products(precision, "cuda"):
+            seconds, _ = time_iterations(InMemoryBlocks(X, labels, 2**16), start, 9)
+        print(f"an iteration at n = 1,000,000, {precision}: {np.median(seconds):.3f} s", flush=True)
+
+
+def measure_estimator(n=1_000_000, d=2048, c=1000, K=2000):
+    """LEDLClassifier.fit itself on tensors: checks, scaling, start, 30 iterations and what is kept."""
+    X, labels, _ = large_problem(n, d, c, K)
+    torch.cuda.reset_peak_memory_stats()
+    model = LEDLClassifier(n_components=K, alpha=2.0**-4, label_weight=1.0, max_iter=30, tol=0, random_state=0)
+    for _ in range(2):
+        _, seconds = seconds_of(lambda: model.fit(X, labels))
+        print(f"LEDLClassifier.fit: {seconds:.1f} s; peak memory {torch.cuda.max_memory_allocated() / 2**30:.0f} "
+              "GiB", flush=True)  # fmt: skip
+    (found, seconds) = seconds_of(lambda: model.predict(X[:100_000]))
+    share = (found == labels[:100_000]).double().mean().item()
+    print(f"predict: {100_000 / seconds:,.0f} samples a second, {share:.3f} of the training labels")
 
 
 def main():
@@ -241,7 +322,10 @@ def main():
         "codes": measure_codes,
         "large": measure_large,
         "streamed": measure_streamed,
+        "search": measure_search,
+        "estimator": measure_estimator,
         "throughput": measure_throughput,
+        "precision": measure_precision,
     }
     parser.add_argument("what", choices=what, nargs="+")
     parser.add_argument("--block-size", type=int, default=2**16, help="samples of a block: large, streamed")

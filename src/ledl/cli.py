@@ -38,6 +38,7 @@ class Select(StrEnum):
     """How the settings of a method are found."""
 
     cv = "cv"
+    wide = "wide"
     defaults = "defaults"
 
 
@@ -88,7 +89,8 @@ def reproduce(
         Select,
         typer.Option(
             help="[b]cv[/b]: every method's settings are chosen by cross-validation in the training samples, "
-            "the same budget for all. [b]defaults[/b]: the defaults of the estimators."
+            "the same budget for all. [b]wide[/b]: the same, with many more settings for LEDL, SRC and CRC, "
+            "which a GPU makes cheap. [b]defaults[/b]: the defaults of the estimators."
         ),
     ] = Select.cv,
     n_per_class: Annotated[int, typer.Option(min=1, help="Training samples of each class.")] = 5,
@@ -96,6 +98,10 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=0, help="Processes; 0: one for each core. The results do not depend on it.")
     ] = 0,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where our methods run: [b]cuda[/b] for a GPU (extra gpu). Without: the processors."),
+    ] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for results, figures and report.")] = Path(
         "ledl-results"
     ),
@@ -118,7 +124,7 @@ def reproduce(
         n_per_class,
         splits,
     )
-    outcome = _reproduce(plan, out, jobs or os.cpu_count() or 1, figures, console)
+    outcome = _reproduce(plan, out, jobs or os.cpu_count() or 1, device, figures, console)
     if as_json:
         typer.echo(json.dumps(_as_json(outcome), allow_nan=False))
     else:
@@ -133,12 +139,15 @@ def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str
     return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
 
 
-def _reproduce(plan: Plan, out: Path, jobs: int, figures: bool, console: Console) -> Outcome:
+def _reproduce(
+    plan: Plan, out: Path, jobs: int, device: str | None, figures: bool, console: Console
+) -> Outcome:
     from ledl.experiments import reproduce
 
     try:
         with _progress(console) as (watch, tell):
-            return reproduce(plan, out, n_jobs=jobs, figures=figures, watch=watch, tell=tell)
+            options: dict[str, Any] = {"n_jobs": jobs, "device": device, "figures": figures}
+            return reproduce(plan, out, **options, watch=watch, tell=tell)
     except KeyboardInterrupt:
         _say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None

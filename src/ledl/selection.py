@@ -212,8 +212,8 @@ class BatchedSearchCV(GridSearchCV):
 
 def check_batched(estimator: Any) -> None:
     """Refuse what there is no batched solve for."""
-    if not isinstance(estimator, tuple(ENGINES)):
-        names = ", ".join(kind.__name__ for kind in ENGINES)
+    if not isinstance(estimator, BATCHED):
+        names = ", ".join(kind.__name__ for kind in BATCHED)
         raise TypeError(
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
@@ -436,7 +436,8 @@ def in_batches(
 ) -> list[tuple[list[Job], Result]]:
     """Batches, sized for where `like` is, and their results; `n_numbers` are those in the codes of a job."""
     threads = 1 if is_torch(like) else effective_n_jobs(n_jobs)
-    most = free_memory(like) // (8 * ARRAYS) if is_torch(like) else BATCH
+    # A part of the memory that is free: other processes may be searching, too.
+    most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
     size = min(max(most // n_numbers, 1), -(-len(jobs) // threads))
     batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     return list(zip(batches, map_in_threads(work, batches, threads), strict=True))
@@ -450,3 +451,4 @@ ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold]], Table]]] =
     SRCClassifier: ({"alpha"}, judge_on_samples),
     CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
 }
+BATCHED = tuple(ENGINES)

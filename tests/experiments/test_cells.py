@@ -120,6 +120,28 @@ def test_every_method_runs_alike_twice_and_has_a_small_grid():
         assert first["accuracy"] > 0.5, name
 
 
+def test_wide_grids_hold_what_the_others_do_and_are_searched():
+    for name, method in METHODS.items():
+        for parameter, values in method.grid.items():
+            assert set(values) <= set(method.grid_for("wide")[parameter]), name
+    assert np.prod([len(values) for values in METHODS["ledl"].grid_for("wide").values()]) > 90
+    cell = Cell("digits", "crc", 0, "wide")
+    assert cell.identity != Cell("digits", "crc", 0).identity
+    assert Cell("digits", "csdl", 0, "wide").identity == Cell("digits", "csdl", 0).identity
+    assert run_cell(cell)["settings"]["alpha"] in METHODS["crc"].wide["alpha"]
+
+
+@pytest.mark.parametrize("method", ["crc", "src", "ledl", "ridge"])
+def test_the_device_is_no_part_of_a_cell(method):
+    pytest.importorskip("torch", reason="torch is not installed")
+    cell = Cell("digits", method, 0, n_per_class=3)
+    here, there = run_cell(cell), run_cell(cell, "cpu")
+    assert there["settings"] == here["settings"]
+    assert there["accuracy"] == pytest.approx(here["accuracy"], abs=1e-3)
+    assert there["made_by"]["device"] == "cpu"
+    assert "device" not in here["made_by"]
+
+
 def test_a_looser_gap_is_compared_with_the_default():
     result = run_cell(Cell("digits", "ledl", 0, settings=(("transform_tol", 0.5), ("alpha", 2.0**-9))))
     assert 0 < result["agreement"] < 1

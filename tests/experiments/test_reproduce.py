@@ -65,7 +65,7 @@ def test_the_same_bit_for_bit_for_any_number_of_jobs(undisturbed, tmp_path):
 def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
     folder, _ = undisturbed
     before = cell_files(folder)
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell: pytest.fail("computed again"))
+    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: pytest.fail("computed again"))
     assert reproduce(PLAN, folder, figures=False).rows == undisturbed[1].rows
     assert cell_files(folder) == before
 
@@ -76,14 +76,15 @@ def test_killed_at_random_moments_it_ends_with_the_table_of_an_undisturbed_run(u
     n_killed, kept = 0, {}
     while n_killed < 6:
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
-        try:
-            process.wait(timeout=rng.uniform(1.5, 6.0))
+        latest, enough = time.monotonic() + rng.uniform(1.5, 6.0), len(kept) + rng.randint(1, 3)
+        while process.poll() is None and time.monotonic() < latest and len(cell_files(tmp_path)) < enough:
+            time.sleep(0.02)
+        if process.poll() is not None:
             break  # it was faster
-        except subprocess.TimeoutExpired:
-            # The whole group, or the parent alone, whose workers must then do no harm.
-            (os.killpg if rng.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
-            process.wait()
-            n_killed += 1
+        # The whole group, or the parent alone, whose workers must then do no harm.
+        (os.killpg if rng.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
+        process.wait()
+        n_killed += 1
         found = cell_files(tmp_path)
         assert kept.items() <= found.items()  # nothing finished is lost or computed again
         kept = found
@@ -120,7 +121,7 @@ def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, mon
         ({"methods": ("crc", "crcc")}, "no method 'crcc'.*crc-regularized"),
         ({"methods": ()}, "at least one"),
         ({"datasets": ("digit",)}, "no dataset 'digit'.*yaleb"),
-        ({"select": "test"}, "'cv' or 'defaults'"),
+        ({"select": "test"}, "'cv', 'wide' or 'defaults'"),
         ({"n_splits": 0}, "at least 1"),
         ({"n_per_class": 1}, "select='defaults'"),
         ({"n_per_class": 500}, "digits, which has 174"),
@@ -153,7 +154,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell: pytest.fail("worked"))
+    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: pytest.fail("worked"))
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"out='.*file/sub' cannot be written to.*Choose another"):
         reproduce(PLAN, tmp_path / "file" / "sub", figures=False)

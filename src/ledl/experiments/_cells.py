@@ -22,6 +22,7 @@ from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._methods import METHODS, Settings
 from ledl.experiments._store import environment
+from ledl.selection import BATCHED, BatchedSearchCV
 
 # Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
 # in all, which is as many as the choice needs. It bounds the cost where classes are many.
@@ -34,7 +35,9 @@ COMPARED_SAMPLES = 200
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run. `settings` fixes them; without, `select` says how they are found: "cv" or "defaults"."""
+    """What is run. `settings` fixes them; without, `select` says how they are found: "cv", "wide" or
+    "defaults".
+    """
 
     dataset: str
     method: str
@@ -59,7 +62,7 @@ class Cell:
         method = METHODS[self.method]
         settings = self.known_settings
         choice = {
-            "grid": method.grid,
+            "grid": method.grid_for(self.select),
             "folds": N_FOLDS,
             "held_out": HELD_OUT_SAMPLES,
             "in_span": method.isotropic,
@@ -76,17 +79,20 @@ class Cell:
         }
 
 
-def run_cell(cell: Cell) -> dict[str, Any]:
-    """Choose settings on the training samples, fit, and predict all others; one BLAS thread throughout."""
+def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
+    """Choose settings on the training samples, fit, and predict all others; one BLAS thread throughout.
+
+    Our own methods run on `device`, which is no part of the cell: it decides nothing but the time.
+    """
     dataset = load_dataset(cell.dataset)
     X, y = dataset.data, dataset.target
     train, test = next(few_shot_splits(y, n_per_class=cell.n_per_class, seeds=[cell.seed]))
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _warm_up(cell.method)
-        settings, choice = _settings(cell, X[train], y[train])
+        _warm_up(cell.method, device)
+        settings, choice = _settings(cell, X[train], y[train], device)
         caught.clear()  # settings that were not chosen need not have converged
-        model = METHODS[cell.method].make(settings, cell.seed)
+        model = _make(cell, settings, device)
         started = time.perf_counter()
         model.fit(X[train], y[train])
         fitted = time.perf_counter()
@@ -104,15 +110,20 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "predict_seconds": ended - fitted,
         "warnings": sorted({warning.category.__name__ for warning in caught}),
         "predicted": predicted.tolist(),
-        "made_by": made_by(),
+        "made_by": {**made_by(), **({"device": device} if device else {})},
     }
 
 
+def _make(cell: Cell, settings: Settings | None, device: str | None) -> Any:
+    model = METHODS[cell.method].make(settings, cell.seed)
+    return model.set_params(device=device) if "device" in model.get_params() else model
+
+
 @cache
-def _warm_up(method: str) -> None:
+def _warm_up(method: str, device: str | None) -> None:
     """Compile before the clock runs: a small fit of each method in each process."""
     digits = load_dataset("digits")
-    model = METHODS[method].make().fit(digits.data[:60], digits.target[:60])
+    model = _make(Cell("digits", method, 0), {}, device).fit(digits.data[:60], digits.target[:60])
     model.predict(digits.data[60:120])
 
 
@@ -123,7 +134,7 @@ def made_by() -> dict[str, str]:
     return {"commit": found["commit"], **found["versions"]}
 
 
-def _settings(cell: Cell, X: Array, y: Array) -> tuple[Settings, dict[str, Any]]:
+def _settings(cell: Cell, X: Array, y: Array, device: str | None) -> tuple[Settings, dict[str, Any]]:
     """The settings, and what is to be told of their choice."""
     known = cell.known_settings
     if known is not None:
@@ -134,9 +145,11 @@ def _settings(cell: Cell, X: Array, y: Array) -> tuple[Settings, dict[str, Any]]
         # Coordinates in the span of all training samples: the same inner products, so the same scores, in
         # fewer features.
         X = row_factorization(X.astype(np.float64))[0].astype(X.dtype)
-    search = GridSearchCV(
-        method.make(seed=cell.seed), dict(method.grid), cv=_folds(cell, X, y), refit=False, error_score="raise"
-    )
+    model, grid, folds = _make(cell, None, device), dict(method.grid_for(cell.select)), _folds(cell, X, y)
+    if isinstance(model, BATCHED):
+        search = BatchedSearchCV(model, grid, cv=folds, refit=False)
+    else:
+        search = GridSearchCV(model, grid, cv=folds, refit=False, error_score="raise")
     search.fit(X, y)
     return search.best_params_, {
         "select_seconds": time.perf_counter() - started,

@@ -20,10 +20,14 @@ PROTOCOL = (
     "Seed s draws split s: of each class {n_per_class} random samples are trained on, all others are test "
     "samples. Samples are scaled to Euclidean norm 1. {selection} Test samples choose nothing."
 )
+CHOICE = (
+    f"by cross-validation in the training samples: {N_FOLDS} stratified folds, or as many of them as leave out "
+    f"{HELD_OUT_SAMPLES} samples in all; of settings that are equally good it takes the first, and the grids "
+    "begin with the strongest regularisation."
+)
 SELECTIONS = {
-    "cv": f"Every method chooses among at most 12 settings by cross-validation in the training samples: "
-    f"{N_FOLDS} stratified folds, or as many of them as leave out {HELD_OUT_SAMPLES} samples in all; of "
-    "settings that are equally good it takes the first, and the grids begin with the strongest regularisation.",
+    "cv": f"Every method chooses among at most 12 settings {CHOICE}",
+    "wide": f"Every method chooses among the settings below, LEDL, SRC and CRC among many, {CHOICE}",
     "defaults": "Every method has the defaults of its estimator.",
 }
 
@@ -188,8 +192,11 @@ def _method(name: str, select: str) -> str:
     estimator = " ".join(str(method.make()).split())
     if method.fixed is not None:
         text = f"{estimator}, at the paper's weights for each dataset"
-    elif select == "cv":
-        grid = "; ".join(f"{key.split('__')[-1]} in {list(values)}" for key, values in method.grid.items())
+    elif select != "defaults":
+        grid = "; ".join(
+            f"{key.split('__')[-1]} in {[f'{v:.4g}' if isinstance(v, float) else v for v in values]}"
+            for key, values in method.grid_for(select).items()
+        ).replace("'", "")
         text = f"{estimator}, {grid}"
     else:
         text = estimator

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from ledl.arrays import place
 from ledl.datasets import available
 from ledl.experiments._cells import Cell, dataset_digest, load_dataset
 from ledl.experiments._claims import claims_table
@@ -52,6 +53,7 @@ def reproduce(
     out: str | os.PathLike[str] = "ledl-results",
     *,
     n_jobs: int = 1,
+    device: str | None = None,
     figures: bool = True,
     watch: Callable[[Progress], None] = lambda progress: None,
     tell: Callable[[str], None] = lambda text: None,
@@ -66,6 +68,8 @@ def reproduce(
         The folder for everything. Finished cells in it are not computed again.
     n_jobs : int, default=1
         Processes; -1: one for each core. Results do not depend on it.
+    device : str, default=None
+        Where our own methods run: ``"cuda"`` for a GPU (extra ``gpu``). Figures are made without.
     figures : bool, default=True
         Draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
@@ -80,16 +84,16 @@ def reproduce(
         raised an error), and ``report``, the path of the page.
     """
     check(plan, figures)
+    place(np.empty(0), device)  # refuses one that is not there
     n_jobs = effective_n_jobs(n_jobs)
     folder = _usable(out)
     store = Store(folder)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
     options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
-    record = store.write_run_record(
-        {**options, "command": command(plan, out, n_jobs, figures), "data": digests}
-    )
+    again = command(plan, out, n_jobs, figures, device)
+    record = store.write_run_record({**options, "device": device, "command": again, "data": digests})
     store.sweep()
-    known, failures = _run(plan, store, n_jobs, figures, watch)
+    known, failures = _run(plan, store, n_jobs, device, figures, watch)
     results = _complete(plan, known)
     if not results:
         return Outcome([], [], [], [], failures, None)
@@ -107,7 +111,6 @@ def reproduce(
         pictures = draw_all(plan, results, known, folder / "figures", tell)
     said = remarks(plan, results)
     n_starts = len(list((folder / "runs").glob("*.json")))
-    again = command(plan, out, n_jobs, figures)
     _write(folder / "report.html", write_page(plan, made, pictures, said, failures, record, n_starts, again))
     return Outcome(rows, made, pictures, said, failures, folder / "report.html")
 
@@ -129,13 +132,13 @@ def check(plan: Plan, figures: bool = False) -> None:
     """Whether the plan can be carried out, before anything is."""
     _known("method", plan.methods, METHODS)
     _known("dataset", plan.datasets, DATASET_TITLES)
-    if plan.select not in ("cv", "defaults"):
-        raise ValueError(f"select={plan.select!r} is not known: it is 'cv' or 'defaults'.")
+    if plan.select not in ("cv", "wide", "defaults"):
+        raise ValueError(f"select={plan.select!r} is not known: it is 'cv', 'wide' or 'defaults'.")
     if plan.n_splits < 1 or plan.n_per_class < 1:
         raise ValueError(
             f"n_splits={plan.n_splits} and n_per_class={plan.n_per_class}: both must be at least 1."
         )
-    if plan.select == "cv" and plan.n_per_class < 2:
+    if plan.select != "defaults" and plan.n_per_class < 2:
         raise ValueError(
             "n_per_class=1 leaves nothing for cross-validation in the training samples. Use at least 2, or "
             "select='defaults'."
@@ -181,14 +184,19 @@ def _known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
 
 
 def _run(
-    plan: Plan, store: Store, n_jobs: int, figures: bool, watch: Callable[[Progress], None]
+    plan: Plan,
+    store: Store,
+    n_jobs: int,
+    device: str | None,
+    figures: bool,
+    watch: Callable[[Progress], None],
 ) -> tuple[dict[Cell, dict[str, Any]], list[str]]:
     """Results of all cells, and what went wrong."""
     cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
     progress = Progress(cells, n_jobs)
     watch(progress)
     known, failures = {}, []
-    for done in run_cells(cells, store, n_jobs):
+    for done in run_cells(cells, store, n_jobs, device):
         if done.result is not None:
             known[done.cell] = done.result
         else:
@@ -208,12 +216,15 @@ def _complete(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
     return {key: runs for key, runs in found.items() if len(runs) == plan.n_splits}
 
 
-def command(plan: Plan, out: str | os.PathLike[str], n_jobs: int, figures: bool) -> str:
+def command(
+    plan: Plan, out: str | os.PathLike[str], n_jobs: int, figures: bool, device: str | None = None
+) -> str:
     """What to type for the same again."""
     words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
     if plan.methods != tuple(METHODS):
         words += ["--methods", ",".join(plan.methods)]
     words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits), "--jobs", str(n_jobs)]
+    words += ["--device", device] if device else []
     words += ["--out", os.fspath(out)] + ([] if figures else ["--no-figures"])
     return shlex.join(words)
 

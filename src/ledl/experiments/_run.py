@@ -96,7 +96,9 @@ class Plan:
         return list(dict.fromkeys(cell for group in groups for cells in group for cell in cells))
 
 
-def run_cells(cells: Sequence[Cell], store: Store, n_jobs: int = 1) -> Iterator[Done]:
+def run_cells(
+    cells: Sequence[Cell], store: Store, n_jobs: int = 1, device: str | None = None
+) -> Iterator[Done]:
     """Every cell, those that the store knows first; the others as they end, in no order.
 
     A worker writes a cell to the store before it takes the next one. What fails is reported and does not stop
@@ -110,11 +112,11 @@ def run_cells(cells: Sequence[Cell], store: Store, n_jobs: int = 1) -> Iterator[
         else:
             yield Done(cell, known)
     parent = os.getpid() if n_jobs > 1 else None
-    work = (delayed(_run_and_keep)(cell, store, parent) for cell in missing)
+    work = (delayed(_run_and_keep)(cell, store, parent, device) for cell in missing)
     yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
 
 
-def _run_and_keep(cell: Cell, store: Store, parent: int | None) -> Done:
+def _run_and_keep(cell: Cell, store: Store, parent: int | None, device: str | None) -> Done:
     if parent == os.getppid():
         _follow(parent)
     started = time.perf_counter()
@@ -122,7 +124,7 @@ def _run_and_keep(cell: Cell, store: Store, parent: int | None) -> Done:
     if known is not None:
         return Done(cell, known)
     try:
-        result = run_cell(cell)
+        result = run_cell(cell, device)
     except Exception as error:  # of one method on one dataset; the table can do without
         return Done(cell, None, error=f"{type(error).__name__}: {error}")
     result["seconds"] = time.perf_counter() - started

@@ -142,7 +142,7 @@ def tables(plan: Plan, rows: Sequence[Row], results: Results) -> list[Table]:
     found.append(_time_table(plan, rows))
     if len(plan.datasets) == 1:
         found = [_side_by_side(found, DATASET_TITLES[plan.datasets[0]])]
-    if plan.select == "cv":
+    if plan.select != "defaults":
         found.append(_settings_table(plan, results))
     return found
 
@@ -179,8 +179,9 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
 def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
     """What the accuracies of this run are."""
     samples = "sample" if plan.n_per_class == 1 else "samples"
-    settings = (
-        "settings chosen by cross-validation in the training samples" if plan.select == "cv" else "defaults"
+    chosen = "settings chosen by cross-validation in the training samples"
+    settings = {"cv": chosen, "wide": f"{chosen}, from wide grids for LEDL, SRC and CRC"}.get(
+        plan.select, "defaults"
     )
     parts = [
         f"{plan.n_per_class} training {samples} a class, all others tested; every method at its {settings}."
