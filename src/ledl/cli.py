@@ -100,7 +100,9 @@ def reproduce(
     ] = 0,
     device: Annotated[
         str | None,
-        typer.Option(help="Where our methods run: [b]cuda[/b] for a GPU (extra gpu). Without: the processors."),
+        typer.Option(
+            help="Where LEDL, SRC and CRC run: [b]cuda[/b] for a GPU (extra gpu). Without: the processors."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for results, figures and report.")] = Path(
         "ledl-results"

@@ -82,7 +82,8 @@ class Cell:
 def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     """Choose settings on the training samples, fit, and predict all others; one BLAS thread throughout.
 
-    Our own methods run on `device`, which is no part of the cell: it decides nothing but the time.
+    LEDL, SRC and CRC run on `device`, which is no part of the cell: it decides nothing but the time. The others
+    have small problems, one after the other, for which a device is no gain.
     """
     dataset = load_dataset(cell.dataset)
     X, y = dataset.data, dataset.target
@@ -116,7 +117,7 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
 
 def _make(cell: Cell, settings: Settings | None, device: str | None) -> Any:
     model = METHODS[cell.method].make(settings, cell.seed)
-    return model.set_params(device=device) if "device" in model.get_params() else model
+    return model.set_params(device=device) if isinstance(model, BATCHED) else model
 
 
 @cache

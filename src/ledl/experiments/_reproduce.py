@@ -69,7 +69,7 @@ def reproduce(
     n_jobs : int, default=1
         Processes; -1: one for each core. Results do not depend on it.
     device : str, default=None
-        Where our own methods run: ``"cuda"`` for a GPU (extra ``gpu``). Figures are made without.
+        Where LEDL, SRC and CRC run: ``"cuda"`` for a GPU (extra ``gpu``). Figures are made without.
     figures : bool, default=True
         Draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
