@@ -22,7 +22,7 @@ from ledl.blocks import InMemoryBlocks
 from ledl.coders import BatchedLassoCoder, RidgeCoder
 from ledl.coding import Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
-from ledl.estimators._base import LassoCodes
+from ledl.estimators._base import LassoCodes, with_components
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.lasso import FLOAT32_TOL
 from ledl.solvers.ledl import Atoms, solve
@@ -51,7 +51,10 @@ class Fold(NamedTuple):
 
 
 class Judged(ClassifierMixin, BaseEstimator):
-    """A fitted model whose scores for some samples are known already; for others it is asked."""
+    """A fitted model whose scores for some samples are known already; for others it is asked.
+
+    Its components are made if anybody wants them.
+    """
 
     def __init__(self, model: Any, X: Array, scores: Array) -> None:
         self.model, self.X, self.scores = model, X, scores
@@ -59,6 +62,8 @@ class Judged(ClassifierMixin, BaseEstimator):
     def __getattr__(self, name: str) -> Any:
         if name == "model":  # not there yet: an unpickler asks
             raise AttributeError(name)
+        if name in ("components_", "dual_components_") and not hasattr(self.model, name):
+            return with_components(vars(self.model)).get(name)
         return getattr(self.model, name)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -298,7 +303,7 @@ def judge_ledl(models: list[Any], folds: list[Fold]) -> Table:
                 if run.status[job] is not Status.NON_FINITE:
                     atoms = run.state._replace(M=run.state.M[job])
                     trained[k][i] = fitted_like(prepared[i], models[k])
-                    trained[k][i]._keep(**models[k]._attributes(trainings[i], atoms))
+                    trained[k][i]._keep(**models[k]._state(trainings[i], atoms))
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         count = f"{late} of {len(models) * len(folds)} fits"

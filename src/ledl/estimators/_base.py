@@ -63,6 +63,7 @@ __all__ = [
     "fit_context",
     "unharmed",
     "with_callbacks",
+    "with_components",
 ]
 
 # Of several problems the first that one of them ended by.
@@ -257,18 +258,19 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
     ) -> dict[str, Any]:
-        """What every fitted model keeps: atoms in coordinates and as the user sees them, and their classes.
+        """What every fitted model keeps: atoms in coordinates and as the user sees them, and their classes."""
+        return with_components(self._atom_state(space, to_host(atoms), atom_labels, classes))
+
+    def _atom_state(self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array) -> dict[str, Any]:
+        """What predictions need of that.
 
         And how samples are scaled: a parameter that is set later waits for the next fit.
         """
-        name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
-        atoms = to_host(atoms)
         return {
             "_space": space,
             "_scales": self._unit_norm,
             "_atoms": atoms,
             "_atom_labels": atom_labels,
-            name: space.expand(atoms),
             "classes_": classes,
             "atom_classes_": classes[atom_labels],
         }
@@ -416,6 +418,13 @@ class ResidualScores:
 
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         return -class_residuals(codes, X, sq_norms, self._atoms, self._members)
+
+
+def with_components(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a fitted model, and its atoms as the user sees them."""
+    space = state["_space"]
+    name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
+    return {**state, name: space.expand(state["_atoms"])}
 
 
 def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:

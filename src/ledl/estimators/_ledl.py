@@ -35,6 +35,7 @@ from ledl.estimators._base import (
     fit_context,
     unharmed,
     with_callbacks,
+    with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.solvers.iteration import Iterations
@@ -424,10 +425,14 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         return start._replace(M=as_array(start.M, coordinates, coordinates.dtype))
 
     def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
-        """What a fitted model keeps of atoms: all that `predict` and `transform` need."""
+        """What a fitted model keeps of atoms."""
+        return with_components(self._state(training, atoms))
+
+    def _state(self, training: Training, atoms: Atoms) -> dict[str, Any]:
+        """All that `predict` and `transform` need of that."""
         B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
-        attributes = self._atom_attributes(training.space, B, training.atom_labels, training.classes)
-        return {**attributes, "_code_atoms": A, "label_components_": W}
+        state = self._atom_state(training.space, B, training.atom_labels, training.classes)
+        return {**state, "_code_atoms": A, "label_components_": W}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
         outcome = super()._outcome(run)
