@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,13 @@ from ledl.datasets._registry import registry
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread_for_tensors():
+    """PyTorch's threads wait for each other where cores are shared, and problems here are small."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture

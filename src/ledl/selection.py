@@ -62,8 +62,8 @@ class Judged(ClassifierMixin, BaseEstimator):
     def __getattr__(self, name: str) -> Any:
         if name == "model":  # not there yet: an unpickler asks
             raise AttributeError(name)
-        if name in ("components_", "dual_components_") and not hasattr(self.model, name):
-            return with_components(vars(self.model)).get(name)
+        if name in ("components_", "dual_components_"):
+            vars(self.model).update(with_components(vars(self.model)))
         return getattr(self.model, name)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -456,4 +456,4 @@ ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold]], Table]]] =
     SRCClassifier: ({"alpha"}, judge_on_samples),
     CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
 }
-BATCHED = tuple(ENGINES)
+BATCHED: tuple[type[Any], ...] = tuple(ENGINES)
