@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+
+import numpy as np
 
 from ledl.arrays import Array, as_array, namespace
 
@@ -55,17 +58,33 @@ def class_residuals(S: Array, X: Array, sq_norms: Array, D: Array, members: list
     # In float64: small differences of large numbers decide.
     S, X, D = (as_array(array, S, xp.float64) for array in (S, X, D))
     rhs = X @ D.mT
-    residuals = []
-    for atoms in members:
-        atoms = as_array(atoms, S)
-        codes, own = xp.take(S, atoms, axis=-1), xp.take(D, atoms, axis=-2)
-        fitted = 2 * xp.take(rhs, atoms, axis=-1) - codes @ (own @ own.mT)
-        residuals.append(sq_norms - xp.sum(codes * fitted, axis=-1))
-    return xp.stack(residuals, axis=-1)
+
+    def of_classes(index: Array) -> Array:
+        own = xp.moveaxis(_by_class(D.mT, index), -1, -2)
+        codes = _by_class(S, index)
+        fitted = 2 * _by_class(rhs, index) - codes @ (own @ own.mT)
+        return sq_norms[..., None] - xp.sum(codes * fitted, axis=-1).mT
+
+    return _for_classes(of_classes, members, S)
 
 
 def class_norms(S: Array, members: list[Array]) -> Array:
     """|s_j| for each class j: (..., n, K) -> (..., n, c)."""
-    xp = namespace(S)
-    own = (xp.take(S, as_array(atoms, S), axis=-1) for atoms in members)
-    return xp.stack([xp.linalg.vector_norm(codes, axis=-1) for codes in own], axis=-1)
+    norm = namespace(S).linalg.vector_norm
+    return _for_classes(lambda index: norm(_by_class(S, index), axis=-1).mT, members, S)
+
+
+def _for_classes(work: Callable[[Array], Array], members: list[Array], like: Array) -> Array:
+    """What `work` gives, a column a class, for classes with equally many atoms at once: a few steps, not c."""
+    xp, sizes = namespace(like), np.array([len(atoms) for atoms in members])
+    same = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    parts = [work(as_array(np.stack([members[j] for j in group]), like)) for group in same]
+    back = as_array(np.argsort(np.concatenate(same)), like)
+    return parts[0] if len(parts) == 1 else xp.take(xp.concat(parts, axis=-1), back, axis=-1)
+
+
+def _by_class(values: Array, index: Array) -> Array:
+    """Columns of atoms, class by class: (..., n, K) and (c, m) -> (..., c, n, m)."""
+    xp = namespace(values)
+    taken = xp.take(values, xp.reshape(index, (-1,)), axis=-1)
+    return xp.moveaxis(xp.reshape(taken, (*taken.shape[:-1], *index.shape)), -2, -3)

@@ -150,7 +150,8 @@ class BatchedSearchCV(GridSearchCV):
     >>> from ledl import BatchedSearchCV, LEDLClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> grid = {"alpha": [2**-4, 2**-6], "label_weight": [0.25, 4.0]}
-    >>> search = BatchedSearchCV(LEDLClassifier(random_state=0), grid, cv=3).fit(X[:100], y[:100])
+    >>> model = LEDLClassifier(max_iter=30, tol=0, random_state=0)
+    >>> search = BatchedSearchCV(model, grid, cv=3).fit(X[:100], y[:100])
     >>> len(search.cv_results_["mean_test_score"])
     4
     >>> bool(search.score(X[100:200], y[100:200]) > 0.7)
