@@ -235,9 +235,10 @@ def measure_throughput(n=200_000, d=1024, K=2000, n_host=20_000, n_spams=2_000):
         n_nonzero, worst = info.n_nonzero.mean(), 2 * info.gap.max()
         _, streamed = seconds_of(lambda alpha=alpha: sparse_encode(X, D, alpha=alpha, tol=1e-4, device="cuda"))
         _, host = seconds_of(lambda alpha=alpha: sparse_encode(X[:n_host], D, alpha=alpha, tol=1e-4, n_jobs=-1))
-        print(f"alpha {alpha}: {n_nonzero:.1f} non-zeros; {n / seconds:,.0f} codes a second of tensors (worst gap "
-              f"{worst:.1e}), {n / streamed:,.0f} of NumPy arrays, there and back; {os.cpu_count()} cores of the "
-              f"host {n_host / host:,.0f}; SPAMS {spams_rate(X[:n_spams], D, alpha)}", flush=True)  # fmt: skip
+        print(f"alpha {alpha}: {n_nonzero:.1f} non-zeros; {n / seconds:,.0f} codes a second of tensors (worst "
+              f"gap {worst:.1e}), {n / streamed:,.0f} of NumPy arrays, there and back; {os.cpu_count()} cores of "
+              f"the host {n_host / host:,.0f}; SPAMS {spams_rate(X[:n_spams], D, alpha)}",
+              flush=True)  # fmt: skip
         del codes
 
 
@@ -308,8 +309,7 @@ def measure_estimator(n=1_000_000, d=2048, c=1000, K=2000):
     model = LEDLClassifier(n_components=K, alpha=2.0**-4, label_weight=1.0, max_iter=30, tol=0, random_state=0)
     for _ in range(2):
         _, seconds = seconds_of(lambda: model.fit(X, labels))
-        print(f"LEDLClassifier.fit: {seconds:.1f} s; peak memory {torch.cuda.max_memory_allocated() / 2**30:.0f} "
-              "GiB", flush=True)  # fmt: skip
+        print(f"LEDLClassifier.fit: {seconds:.1f} s; peak memory {peak_memory():.0f} GiB", flush=True)
     (found, seconds) = seconds_of(lambda: model.predict(X[:100_000]))
     share = (found == labels[:100_000]).double().mean().item()
     print(f"predict: {100_000 / seconds:,.0f} samples a second, {share:.3f} of the training labels")
