@@ -236,8 +236,8 @@ def measure_throughput(n=200_000, d=1024, K=2000, n_host=20_000, n_spams=2_000):
         _, streamed = seconds_of(lambda alpha=alpha: sparse_encode(X, D, alpha=alpha, tol=1e-4, device="cuda"))
         _, host = seconds_of(lambda alpha=alpha: sparse_encode(X[:n_host], D, alpha=alpha, tol=1e-4, n_jobs=-1))
         print(f"alpha {alpha}: {n_nonzero:.1f} non-zeros; {n / seconds:,.0f} codes a second of tensors (worst "
-              f"gap {worst:.1e}), {n / streamed:,.0f} of NumPy arrays, there and back; {os.cpu_count()} cores of "
-              f"the host {n_host / host:,.0f}; SPAMS {spams_rate(X[:n_spams], D, alpha)}",
+              f"gap {worst:.1e}), {n / streamed:,.0f} of NumPy arrays, there and back; {os.cpu_count()} cores "
+              f"of the host {n_host / host:,.0f}; SPAMS {spams_rate(X[:n_spams], D, alpha)}",
               flush=True)  # fmt: skip
         del codes
 

@@ -163,6 +163,21 @@ def test_folds_of_different_sizes_and_without_some_class(digits):
     assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
 
 
+def test_candidates_that_look_alike_are_not_one(digits):
+    X, y, *_ = digits
+    rng = np.random.default_rng(0)
+    starts = [tuple(rng.random((60, width)) for width in (64, 10, 60)) for _ in range(2)]
+    assert repr(starts[0][2]).count("...")  # as large arrays do
+    grid = {"init": starts, "alpha": [2**-4, 2**-6]}
+    searches = [
+        kind(LEDLClassifier(max_iter=5, tol=0), grid, cv=3, refit=False).fit(X, y)
+        for kind in (GridSearchCV, BatchedSearchCV)
+    ]
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    np.testing.assert_array_equal(*scores)
+    assert len(set(scores[0])) > 2
+
+
 def test_tensors_and_data_frames(digits):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pandas = pytest.importorskip("pandas")

@@ -266,8 +266,11 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     """Fitted models with their scores, for each candidate and fold; None where a fit broke."""
     names, engine = next(found for kind, found in ENGINES.items() if isinstance(models[0], kind))
 
-    def shared(k: int) -> str:
-        return repr(sorted((name, value) for name, value in candidates[k].items() if name not in names))
+    def shared(k: int) -> tuple[Any, ...]:
+        """What a candidate has beside what is batched; of arrays and the like which object it is."""
+        plain = (str, float, int, bool, type(None))
+        others = [(name, candidates[k][name]) for name in sorted(candidates[k]) if name not in names]
+        return tuple((name, value if isinstance(value, plain) else id(value)) for name, value in others)
 
     judged: Table = [[] for _ in models]
     for group in grouped(range(len(models)), shared):
