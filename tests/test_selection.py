@@ -193,7 +193,13 @@ def test_tensors_and_data_frames(digits):
     assert list(frames.best_estimator_.feature_names_in_) == list(frame.columns)
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(), make_pipeline(StandardScaler(), LEDLClassifier())])
+class Derived(SRCClassifier):
+    """Which may do anything differently."""
+
+
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(), make_pipeline(StandardScaler(), LEDLClassifier()), Derived(), None]
+)
 def test_other_estimators_are_sent_to_grid_search(model, digits):
     X, y, *_ = digits
     with pytest.raises(TypeError, match="GridSearchCV, which takes any estimator"):
@@ -207,6 +213,121 @@ def test_bad_candidates_are_refused_before_any_work(digits, monkeypatch):
         BatchedSearchCV(SRCClassifier(), {"alpha": [0.1, -1.0]}).fit(X, y)
     with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
         BatchedSearchCV(SRCClassifier(), {"beta": [0.1]}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "message"),
+    [
+        (CRCClassifier(normalize=False), {"alpha": [1e-300, 0.1]}, "alpha=1e-300 is so small"),
+        (
+            LEDLClassifier(random_state=0, max_iter=3, tol=0),
+            {"rho": [1e-300, 1.0]},
+            "the objective became infinite",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:One or more of the test scores:UserWarning")
+def test_settings_that_fail_do_not_stop_the_others(model, grid, message, digits):
+    X, y, *_ = digits
+    X = np.repeat(X[:, :20], 2, axis=1)  # dependent features
+    with pytest.warns(FitFailedWarning):
+        expected = GridSearchCV(model, grid, cv=3, refit=False).fit(X, y)
+    with pytest.warns(FitFailedWarning, match=f"3 of 6 fits failed.*{message}"):
+        found = BatchedSearchCV(model, grid, cv=3, refit=False).fit(X, y)
+    assert_same_results(found.cv_results_, expected.cv_results_)
+    with pytest.raises(ValueError, match=f"All 3 fits failed: {message}"):
+        BatchedSearchCV(model, {name: values[:1] for name, values in grid.items()}, cv=3).fit(X, y)
+
+
+def test_a_fold_of_one_class_fails_alone(digits):
+    X, y, *_ = digits
+    every = np.arange(len(y))
+    folds = [(every[y == 0], every[y == 1]), (every[::2], every[1::2])]
+    for model in (SRCClassifier(), LEDLClassifier(random_state=0, max_iter=3, tol=0)):
+        with pytest.warns(FitFailedWarning, match="2 of 4 fits failed.*one class only"):
+            found = BatchedSearchCV(model, {"alpha": [0.1, 0.01]}, cv=folds, refit=False).fit(X, y)
+        assert np.isnan(found.cv_results_["split0_test_score"]).all()
+        assert np.isfinite(found.cv_results_["split1_test_score"]).all()
+
+
+def test_candidates_that_failed_come_last(digits):
+    scores = np.array([[np.nan, 0.5], [0.2, 0.2], [0.9, 0.9]])
+    found = selection.results([{"a": 1}, {"a": 2}, {"b": 3}], scores, 1.0, 1.0)
+    assert found["rank_test_score"].tolist() == [3, 2, 1]
+    assert found["param_a"].mask.tolist() == [False, False, True]
+
+
+def test_what_scoring_gives_must_be_one_number(digits):
+    X, y, *_ = digits
+    for several in (["accuracy", "f1_macro"], {"a": "accuracy"}, ("accuracy",)):
+        with pytest.raises(ValueError, match=r"several metrics.*GridSearchCV"):
+            BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, scoring=several).fit(X, y)
+    for value in (None, "high", {"a": 1.0}):
+        with pytest.raises(ValueError, match="must give a number"):
+            BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, scoring=lambda *_, v=value: v).fit(X, y)
+
+
+def test_scorers_see_the_model_and_the_samples_as_they_came(digits):
+    pandas = pytest.importorskip("pandas")
+    X, y, *_ = digits
+    frame = pandas.DataFrame(X).rename(columns=str)
+
+    def look(model, X, y):
+        assert list(X.columns) == list(frame.columns)
+        assert model.get_params()["alpha"] == model.alpha
+        return model.n_iter_ / 100
+
+    grid = {"alpha": [0.5, 0.01]}
+    model = LEDLClassifier(random_state=0)
+    searches = [kind(model, grid, scoring=look, cv=3).fit(frame, y) for kind in (GridSearchCV, BatchedSearchCV)]
+    assert_same_results(searches[1].cv_results_, searches[0].cv_results_)
+    assert list(searches[1].feature_names_in_) == list(frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "message"),
+    [
+        ([], {}, "0 candidates"),
+        ({"alpha": [0.1]}, {"cv": []}, "0 folds"),
+        ({"alpha": [0.1]}, {"y": None}, "requires y"),
+    ],
+)
+def test_nothing_to_do_is_told(grid, options, message, digits):
+    X, y, *_ = digits
+    y = options.pop("y", y)
+    with pytest.raises(ValueError, match=message):
+        BatchedSearchCV(SRCClassifier(), grid, **{"cv": 3, **options}).fit(X, y)
+
+
+def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    X, y, *_ = digits
+    asked = []
+
+    class Watched(selection.BatchedLassoCoder):
+        def __init__(self, *arguments, tol, **options):
+            asked.append(tol)
+            super().__init__(*arguments, tol=tol, **options)
+
+    monkeypatch.setattr(selection, "BatchedLassoCoder", Watched)
+    for dtype in (np.float32, np.float64):
+        model = SRCClassifier(device="cpu", transform_tol=1e-7)
+        BatchedSearchCV(model, {"alpha": [0.1]}, cv=3, refit=False).fit(X.astype(dtype), y)
+    assert set(asked) == {1e-5, 1e-7}
+
+
+def test_threads_are_those_of_the_estimator(digits, monkeypatch):
+    X, y, *_ = digits
+    used = []
+    map_in_threads = selection.map_in_threads
+
+    def watch(work, tasks, n_threads):
+        used.append(n_threads)
+        return map_in_threads(work, tasks, n_threads)
+
+    monkeypatch.setattr(selection, "map_in_threads", watch)
+    BatchedSearchCV(SRCClassifier(n_jobs=3), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
+    assert set(used) == {3}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

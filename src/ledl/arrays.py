@@ -73,7 +73,10 @@ def place(array: Array, device: str | None) -> Array:
 
 def to_host(array: Array) -> Array:
     """A NumPy array; a copy where it lies elsewhere."""
-    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+    if not is_torch(array):
+        return np.asarray(array)
+    array = array.detach().cpu()
+    return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # which NumPy lacks
 
 
 @contextmanager

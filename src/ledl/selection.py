@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from numbers import Number
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,7 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
-from sklearn.utils import check_array
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, place, to_host
@@ -23,7 +26,7 @@ from ledl.coders import BatchedLassoCoder, RidgeCoder
 from ledl.coding import Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.estimators._base import LassoCodes, with_components
-from ledl.solvers.iteration import Iterations, Status
+from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import FLOAT32_TOL
 from ledl.solvers.ledl import Atoms, solve
 from ledl.threads import map_in_threads, one_blas_thread
@@ -60,7 +63,7 @@ class Judged(ClassifierMixin, BaseEstimator):
         self.model, self.X, self.scores = model, X, scores
 
     def __getattr__(self, name: str) -> Any:
-        if name == "model":  # not there yet: an unpickler asks
+        if name == "model":  # not there yet: a copier asks
             raise AttributeError(name)
         if name in ("components_", "dual_components_"):
             vars(self.model).update(with_components(vars(self.model)))
@@ -68,6 +71,10 @@ class Judged(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Those of the model."""
+        return self.model.get_params(deep)  # type: ignore[no-any-return]
 
     def decision_function(self, X: Array) -> Array:
         if X is not self.X:
@@ -83,10 +90,11 @@ class BatchedSearchCV(GridSearchCV):
     r"""Grid search with cross-validation in which all candidates and folds are solved side by side.
 
     The same search as scikit-learn's `GridSearchCV` on the same folds: in float64 the same scores, and so the
-    same choice. What candidates share is done once for each fold (checks, subspace, start), and what differs by
-    weights alone is one batched solve. It is made for a GPU, which many small problems fill where one does not,
-    and runs where `estimator` says: ``device="cuda"``, or tensors; with NumPy it uses as many threads as
-    ``n_jobs`` of the estimator says.
+    same choice. (On a device, lasso codes come from another solver than on the host, to the same tolerance: a
+    sample whose label hangs on less may be judged otherwise.) What candidates share is done once for each fold
+    (checks, subspace, start), and what differs by weights alone is one batched solve. It is made for a GPU,
+    which many small problems fill where one does not, and runs where `estimator` says: ``device="cuda"``, or
+    tensors; with NumPy it uses as many threads as ``n_jobs`` of the estimator says.
 
     Parameters
     ----------
@@ -99,7 +107,8 @@ class BatchedSearchCV(GridSearchCV):
         may be searched too, one batch for each of their values.
 
     scoring : str or callable, default=None
-        As in `GridSearchCV`, one metric. None: the accuracy.
+        As in `GridSearchCV`, but one metric. None: the accuracy. A callable gets the fitted model, without its
+        `history_` and `training_codes_`.
 
     cv : int, cross-validation generator or iterable, default=None
         As in `GridSearchCV`. None: five folds, stratified.
@@ -141,7 +150,7 @@ class BatchedSearchCV(GridSearchCV):
 
     Notes
     -----
-    A fit that breaks, its objective being infinite, has the score NaN, and a warning says so. With
+    A fit that fails has the score NaN, and a warning says why; if all do, that is an error. With
     ``random_state=None`` all candidates of a fold start at the same atoms.
 
     Examples
@@ -185,23 +194,22 @@ class BatchedSearchCV(GridSearchCV):
         -------
         self : BatchedSearchCV
         """
-        check_batched(self.estimator)
+        check_batched(self.estimator, self.scoring)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         candidates = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**clone(candidate, safe=False)) for candidate in candidates]
         for model in models:
             model._validate_params()
-        folds = list(split(self.estimator, X, y, check_cv(self.cv, to_host(y), classifier=True), groups))
+        folds = list(split(self.estimator, X, y, self.cv, groups))
+        if not models or not folds:
+            raise ValueError(
+                f"There is nothing to fit: {len(models)} candidates in param_grid and {len(folds)} folds in cv."
+            )
         started = time.perf_counter()
         judged = judge(models, candidates, folds)
         fitted = time.perf_counter()
-        scores = np.array(
-            [
-                [np.nan if one is None else scorer(one, fold.X_test, fold.y_test) for one in row]
-                for row, fold in zip(zip(*judged, strict=True), folds, strict=True)
-            ]
-        ).T
+        scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
         seconds = np.array([fitted - started, time.perf_counter() - fitted]) / scores.size
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
         self.cv_results_ = results(candidates, scores, *seconds)
@@ -209,32 +217,61 @@ class BatchedSearchCV(GridSearchCV):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = candidates[self.best_index_]
         if self.refit:
-            started = time.perf_counter()
-            self.best_estimator_ = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-            self.best_estimator_.fit(X, y)
-            self.refit_time_ = time.perf_counter() - started
+            self._fit_best(X, y)
         return self
 
+    def _fit_best(self, X: Array, y: Array) -> None:
+        started = time.perf_counter()
+        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        self.best_estimator_ = best.fit(X, y)
+        self.refit_time_ = time.perf_counter() - started
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
 
-def check_batched(estimator: Any) -> None:
-    """Refuse what there is no batched solve for."""
-    if not isinstance(estimator, BATCHED):
+
+def check_batched(estimator: Any, scoring: Any) -> None:
+    """Refuse what there is no batched solve for: a class derived from ours, too, may differ in anything."""
+    if type(estimator) not in ENGINES:
         names = ", ".join(kind.__name__ for kind in BATCHED)
         raise TypeError(
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
         )
+    if isinstance(scoring, list | tuple | set | dict):
+        raise ValueError(
+            f"scoring={scoring!r} has several metrics, but BatchedSearchCV has one. Give one, or use "
+            "sklearn.model_selection.GridSearchCV."
+        )
 
 
 def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
     """The folds; of a precomputed kernel the columns of the training samples."""
-    y = to_host(y)
-    X = X if is_torch(X) else check_array(X, dtype=[np.float64, np.float32])
-    check_consistent_length(X, y)
-    pairwise = estimator.__sklearn_tags__().input_tags.pairwise
-    for train, test in cv.split(to_host(X), y, groups):
-        columns = train if pairwise else slice(None)
-        yield Fold(X[train][:, columns], y[train], X[test][:, columns], y[test])
+    if y is None:
+        raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
+    y = to_host(y) if is_torch(y) else y
+    cv = check_cv(cv, y, classifier=True)
+    if is_torch(X):
+        X = clone(estimator)._checked_tensor(X, reset=True)
+        check_consistent_length(X, y)
+        pairwise = estimator.__sklearn_tags__().input_tags.pairwise
+        for train, test in cv.split(to_host(X), y, groups):
+            columns = train if pairwise else slice(None)
+            parts = (X[train][:, columns], np.asarray(y)[train], X[test][:, columns], np.asarray(y)[test])
+            yield Fold(*parts)
+        return
+    X, y, groups = indexable(X, y, groups)
+    for train, test in cv.split(X, y, groups):
+        yield Fold(*_safe_split(estimator, X, y, train), *_safe_split(estimator, X, y, test, train))
+
+
+def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> float:
+    """The score of a model on the samples left out; NaN for one that failed."""
+    if judged is None:
+        return float("nan")
+    found = scorer(judged, fold.X_test, fold.y_test)
+    if not isinstance(found, Number) or isinstance(found, bool):
+        raise ValueError(f"scoring must give a number, but gave {found!r}, a {type(found).__name__}.")
+    return float(found)  # type: ignore[arg-type]
 
 
 def results(
@@ -264,7 +301,7 @@ def results(
 
 def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
     """Fitted models with their scores, for each candidate and fold; None where a fit broke."""
-    names, engine = next(found for kind, found in ENGINES.items() if isinstance(models[0], kind))
+    names, engine = ENGINES[type(models[0])]
 
     def shared(k: int) -> tuple[Any, ...]:
         """What a candidate has beside what is batched; of arrays and the like which object it is."""
@@ -273,49 +310,74 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
         return tuple((name, value if isinstance(value, plain) else id(value)) for name, value in others)
 
     judged: Table = [[] for _ in models]
+    errors: list[str] = []
     for group in grouped(range(len(models)), shared):
-        for k, row in zip(group, engine([models[k] for k in group], folds), strict=True):
+        for k, row in zip(group, engine([models[k] for k in group], folds, errors), strict=True):
             judged[k] = row
-    broken = sum(one is None for row in judged for one in row)
+    n_fits, broken = len(models) * len(folds), sum(one is None for row in judged for one in row)
     if broken:
-        reason = Status.NON_FINITE.advice()
-        warnings.warn(
-            f"{broken} of {len(models) * len(folds)} fits failed, and have the score NaN: {reason}.",
-            FitFailedWarning,
-            stacklevel=3,
-        )
+        reasons = " ".join(dict.fromkeys(errors))
+        if broken == n_fits:
+            raise ValueError(f"All {n_fits} fits failed: {reasons}")
+        text = f"{broken} of {n_fits} fits failed, and have the score NaN: {reasons}"
+        warnings.warn(text, FitFailedWarning, stacklevel=3)
     return judged
 
 
-def judge_ledl(models: list[Any], folds: list[Fold]) -> Table:
+class Fit(NamedTuple):
+    """What a batched solve gives for one of its problems."""
+
+    atoms: Atoms
+    n_iter: int
+    status: Status
+
+
+def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
     """LEDL at several weights: one batched solve for the folds that have one shape."""
     prepared = [clone(models[0]) for _ in folds]
-    trainings = [model._prepare(fold.X, fold.y) for model, fold in zip(prepared, folds, strict=True)]
+    trainings: list[Any] = [
+        attempt(partial(model._prepare, fold.X, fold.y), errors)
+        for model, fold in zip(prepared, folds, strict=True)
+    ]
+
+    def train(batch: list[Job]) -> list[Fit | None]:
+        work = partial(solve_batch, [models[k] for k, _ in batch], [trainings[i] for _, i in batch])
+        fits = attempt(work, errors if len(batch) == 1 else [])
+        if fits is None and len(batch) > 1:  # find out whose fault it is
+            return [train([job])[0] for job in batch]
+        return fits or [None]
+
     trained: Table = [[None] * len(folds) for _ in models]
+    jobs = [(k, i) for i in range(len(folds)) for k in range(len(models)) if trainings[i] is not None]
     late = 0
-
-    def train(batch: list[Job]) -> Iterations:
-        return solve_batch([models[k] for k, _ in batch], [trainings[i] for _, i in batch])
-
-    jobs = [(k, i) for i in range(len(folds)) for k in range(len(models))]
     for same in grouped(jobs, lambda job: trainings[job[1]].shape):
         first = trainings[same[0][1]]
         n, K = len(first.labels), len(first.atom_labels)
-        for batch, run in in_batches(train, same, first.coordinates, (n + K) * K, models[0].n_jobs):
-            late += int(np.count_nonzero(run.status == Status.MAX_ITER))
-            for job, (k, i) in enumerate(batch):
-                if run.status[job] is not Status.NON_FINITE:
-                    atoms = run.state._replace(M=run.state.M[job])
+        for batch, fits in in_batches(train, same, first.coordinates, (n + K) * K, models[0].n_jobs):
+            for (k, i), fit in zip(batch, fits, strict=True):
+                if fit is not None and fit.status is Status.NON_FINITE:
+                    errors.append(f"{fit.status.advice()}.")
+                elif fit is not None:
+                    late += fit.status is Status.MAX_ITER
                     trained[k][i] = fitted_like(prepared[i], models[k])
-                    trained[k][i]._keep(**models[k]._state(trainings[i], atoms))
+                    trained[k][i]._keep(n_iter_=fit.n_iter, **models[k]._state(trainings[i], fit.atoms))
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         count = f"{late} of {len(models) * len(folds)} fits"
         warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
-    return decide(trained, folds)
+    return decide(trained, folds, models[0].n_jobs)
 
 
-def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> Iterations:
+def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
+    """What `work` gives, or None with what was wrong with its data or settings among the errors."""
+    try:
+        return work()
+    except ValueError as error:
+        errors.append(str(error))
+        return None
+
+
+def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> list[Fit | None]:
     """Algorithm 3 on many problems of one shape, each with its weights."""
     stack = namespace(trainings[0].coordinates).stack
     X, M = stack([t.coordinates for t in trainings]), stack([t.start.M for t in trainings])
@@ -325,25 +387,34 @@ def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> Iteration
     }
     device = models[0]._device_of(X)
     with one_blas_thread(), float32_products(models[0].precision, device):
-        return solve(
+        run = solve(
             InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
             Atoms(M, trainings[0].start.n_classes),
             code_scale=np.stack([t.code_scale for t in trainings]),
             **weights,
             **models[0]._schedule,
         )
+    atoms = (run.state._replace(M=M) for M in run.state.M)
+    return [Fit(*one) for one in zip(atoms, map(int, run.n_iter), run.status, strict=True)]
 
 
-def judge_on_samples(models: list[Any], folds: list[Fold]) -> Table:
+def judge_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
     """SRC and CRC: the samples are the atoms, so that a fold is fitted once for all settings."""
-    trained: Table = [[] for _ in models]
-    for fold in folds:
-        first = clone(models[0]).fit(fold.X, fold.y)
+    easiest = max(models, key=lambda model: model.alpha)
+    trained: Table = [[None] * len(folds) for _ in models]
+    for i, fold in enumerate(folds):
+        first = attempt(partial(clone(easiest).fit, fold.X, fold.y), errors)
         for model, row in zip(models, trained, strict=True):
-            row.append(fitted_like(first, model))
-            if isinstance(model, CRCClassifier):
-                row[-1]._ridge = RidgeCoder(place(first._atoms, first._device_of(fold.X)), model.alpha)
-    return decide(trained, folds)
+            row[i] = first and attempt(partial(at_other_settings, first, model, fold.X), errors)
+    return decide(trained, folds, models[0].n_jobs)
+
+
+def at_other_settings(fitted: Any, model: Any, X: Array) -> Any:
+    """A model over the samples that another one is fitted on."""
+    copy = fitted_like(fitted, model)
+    if isinstance(copy, CRCClassifier):
+        copy._ridge = RidgeCoder(place(fitted._atoms, fitted._device_of(X)), model.alpha)
+    return copy
 
 
 def fitted_like(fitted: Any, model: Any) -> Any:
@@ -362,7 +433,7 @@ class View(NamedTuple):
     sq_norms: Array
 
 
-def decide(trained: Table, folds: list[Fold]) -> Table:
+def decide(trained: Table, folds: list[Fold], n_jobs: int | None) -> Table:
     """The models with their scores of the test samples."""
     judged: Table = [[None] * len(folds) for _ in trained]
     jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
@@ -375,7 +446,7 @@ def decide(trained: Table, folds: list[Fold]) -> Table:
     for same in grouped(jobs, lambda job: trained[job[0]][job[1]]._atoms.shape):
         k, i = same[0]
         K, n = len(trained[k][i]._atoms), max(len(views[i].X) for _, i in same)
-        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * K, trained[k][i].n_jobs):
+        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * K, n_jobs):
             late += n_late
             for (k, i), found in zip(batch, scores, strict=True):
                 judged[k][i] = Judged(trained[k][i], folds[i].X_test, found)
@@ -455,7 +526,7 @@ def in_batches(
 LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
 
 # For each estimator the parameters that one batch may hold several values of, and its engine.
-ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold]], Table]]] = {
+ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold], list[str]], Table]]] = {
     LEDLClassifier: ({*LEDL_WEIGHTS.values(), "transform_alpha"}, judge_ledl),
     SRCClassifier: ({"alpha"}, judge_on_samples),
     CRCClassifier: ({"alpha", "rule"}, judge_on_samples),

@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 import ledl
 from ledl import (
@@ -20,6 +22,7 @@ from ledl import (
     SRCClassifier,
     sparse_encode,
 )
+from ledl.arrays import to_host
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
 
@@ -192,6 +195,7 @@ def test_labels_that_are_no_numbers_come_as_an_array(device, digits):
         (lambda X: X[:0], "needs a matrix"),
         (lambda X: X * float("nan"), "NaN or infinity in row 0"),
         (lambda X: X.reshape(-1, 8, 8), "Flatten images"),
+        (lambda X: X.to_sparse(), "needs a dense one"),
     ],
 )
 def test_bad_tensors_are_refused(change, message, digits):
@@ -307,3 +311,36 @@ def test_tf32_changes_atoms_and_hardly_a_label(digits):
     assert np.abs(full.components_ - fast.components_).max() > 1e-6, "the switch does nothing"
     assert np.mean(full.predict(new) == fast.predict(new)) > 0.97
     assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+def test_labels_as_tensors_of_any_kind(digits):
+    X, y, new = digits
+    expected = SRCClassifier().fit(X, y)
+    tensor = torch.as_tensor(y)
+    for labels in (tensor, tensor.to(torch.bfloat16), tensor.double().requires_grad_(), tensor[:, None][:, 0]):
+        model = SRCClassifier().fit(torch.as_tensor(X), labels)
+        np.testing.assert_array_equal(to_host(model.predict(torch.as_tensor(new))), expected.predict(new))
+        assert model.score(X, labels) == expected.score(X, y)
+    frame = pandas.DataFrame(X).rename(columns=str)
+    model = SRCClassifier().fit(frame, y).fit(torch.as_tensor(X), y)
+    assert not hasattr(model, "feature_names_in_"), "names of another fit"
+
+
+def test_squares_that_float32_cannot_hold_are_coded_in_float64(rng, device):
+    D, X = rng.standard_normal((30, 10)), rng.standard_normal((50, 10))
+    codes, info = sparse_encode(X * 1e-15, D * 1e-15, alpha=1e-30, device=device, return_info=True)
+    assert info.converged.all()
+    np.testing.assert_allclose(codes, sparse_encode(X, D, alpha=1.0, device=device), atol=1e-3)
+    assert np.abs(codes).max() > 0.1
+
+
+def test_iterations_of_all_stages_are_counted_and_bounded(rng, device):
+    centre = rng.standard_normal(30)
+    D = centre + 0.02 * rng.standard_normal((80, 30))
+    X = centre + 0.5 * rng.standard_normal((40, 30))
+    _, info = sparse_encode(X, D, alpha=1e-3, tol=1e-9, device=device, return_info=True)
+    assert info.converged.all()
+    assert info.n_iter.max() > 1000, "exact steps after those of ADMM"
+    with pytest.warns(ConvergenceWarning, match="of 40 samples did not reach"):
+        _, short = sparse_encode(X, D, alpha=1e-3, tol=1e-9, max_iter=30, device=device, return_info=True)
+    assert short.n_iter.max() <= 60  # of float32 and float64

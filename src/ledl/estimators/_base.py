@@ -155,6 +155,8 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _checked_tensor(self, X: Array, *, reset: bool) -> Array:
         """What `validate_data` does for other arrays: a matrix of finite floats with the features of `fit`."""
         name = type(self).__name__
+        if str(X.layout) != "torch.strided":
+            raise ValueError(f"X is a tensor of layout {X.layout}, but {name} needs a dense one: X.to_dense().")
         if X.ndim != 2 or not X.numel():
             raise ValueError(
                 f"X has shape {tuple(X.shape)}, but {name} needs a matrix that is not empty, a row for each "

@@ -148,7 +148,7 @@ def _settings(cell: Cell, X: Array, y: Array, device: str | None) -> tuple[Setti
         X = row_factorization(X.astype(np.float64))[0].astype(X.dtype)
     model, grid, folds = _make(cell, None, device), dict(method.grid_for(cell.select)), _folds(cell, X, y)
     if isinstance(model, BATCHED):
-        search = BatchedSearchCV(model, grid, cv=folds, refit=False)
+        search: Any = BatchedSearchCV(model, grid, cv=folds, refit=False)
     else:
         search = GridSearchCV(model, grid, cv=folds, refit=False, error_score="raise")
     search.fit(X, y)
