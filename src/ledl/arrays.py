@@ -47,6 +47,8 @@ def is_on_gpu(array: Array) -> bool:
 
 def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
     """An array of the library, and on the device, of another one."""
+    if is_torch(like) and is_numpy(values) and not values.flags.writeable:  # which tensors do not know
+        values = values.copy()
     return namespace(like).asarray(values, dtype=dtype, device=like.device)
 
 

@@ -201,6 +201,7 @@ class BatchedLassoCoder:
         self.max_iter, self.positive, self.solver = max_iter, positive, "admm"
         self._exact = solver == "auto" and compiled.find("active_set", np.empty(0)) is not None
         D = xp.astype(atoms, xp.float64, copy=False)
+        squared_norms(xp.reshape(D, (-1, D.shape[-1])), "The dictionary")  # refuses what is not finite
         self._G = D @ D.mT
 
     def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
@@ -214,8 +215,13 @@ class BatchedLassoCoder:
         n_iter = xp.zeros(gap.shape, dtype=xp.int64, device=gap.device)
         for dtype, tol in self._stages(sq_norms):
             late = _late_first(gap > tol * sq_norms / 2)
-            if late.shape[-1]:
-                S, again, steps = self._solve(late, dtype, tol, codes, rhs, sq_norms, alpha)
+            left = self._rounds - int(xp.max(n_iter))
+            if late.shape[-1] and left > 0:
+                S, again, steps = self._solve(late, dtype, tol, codes, rhs, sq_norms, alpha, left)
+                old, before = take_samples(codes, late), take_samples(gap, late)
+                # Where alpha is too small for the arithmetic, steps give NaN.
+                better = again < before
+                S, again = xp.where(better[..., None], S, old), xp.where(better, again, before)
                 for out, values in ((codes, S), (gap, again), (n_iter, steps + take_samples(n_iter, late))):
                     put_samples(out, late, values)
         if self._exact:
@@ -223,15 +229,27 @@ class BatchedLassoCoder:
         gap, n_iter, squares = (to_host(x) for x in (gap, n_iter, sq_norms))
         return codes, gap, n_iter, gap <= self.tol * squares / 2
 
+    @property
+    def _rounds(self) -> int:
+        """Steps of ADMM at most."""
+        return min(self.max_iter, ADMM_ROUNDS) if self._exact else self.max_iter
+
     def _solve(
-        self, late: Array, dtype: Any, tol: float, codes: Array, rhs: Array, sq_norms: Array, alpha: Array
+        self,
+        late: Array,
+        dtype: Any,
+        tol: float,
+        codes: Array,
+        rhs: Array,
+        sq_norms: Array,
+        alpha: Array,
+        max_iter: int,
     ) -> tuple[Array, Array, Array]:
         """Codes, gaps and iterations of some of the samples, by steps in that type; the gaps are in float64."""
         xp = namespace(rhs)
         codes, rhs, sq_norms = (take_samples(x, late) for x in (codes, rhs, sq_norms))
         G, b, squares, weight, start = (xp.astype(x, dtype) for x in (self._G, rhs, sq_norms, alpha, codes))
-        most = min(self.max_iter, ADMM_ROUNDS) if self._exact else self.max_iter
-        options = {"start": start, "max_iter": most, "positive": self.positive}
+        options: dict[str, Any] = {"start": start, "max_iter": max_iter, "positive": self.positive}
         S, _, steps = batched_lasso(G, b, squares, weight, tol, **options)
         S = xp.astype(S, xp.float64, copy=False)
         return S, duality_gap(S, S @ self._G, rhs, sq_norms, alpha[..., 0], self.positive), steps
@@ -279,7 +297,7 @@ class RidgeCoder:
     solver, tol = "ridge", None
 
     def __init__(self, atoms: Array, alpha: float) -> None:
-        self.atoms = atoms
+        self.atoms = to_host(atoms)  # it is kept, and must be of use where there is no such device
         K, r = atoms.shape
         xp, dtype = namespace(atoms), atoms.dtype
         atoms = xp.astype(atoms, xp.float64, copy=False)

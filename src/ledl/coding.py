@@ -175,7 +175,7 @@ def sparse_encode(
     array([[3., 0.]])
     """
     X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
-    init = _checked_init(init, (len(X), len(D)))
+    init = _checked_init(init, X, (len(X), len(D)))
     _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
     _check_features(X, D)
@@ -256,25 +256,27 @@ def _checked(array: Array, name: str) -> Array:
             "Reshape one sample x with x.reshape(1, -1), and images with X.reshape(len(X), -1)."
         )
     if is_torch(array):
-        return float_tensor(array)
+        return float_tensor(array, name)
     return check_array(array, dtype=[np.float64, np.float32], input_name=name)
 
 
-def float_tensor(array: Array) -> Array:
-    """A tensor of float32 or float64, float64 unless it was a float; without a gradient."""
+def float_tensor(array: Array, name: str = "X") -> Array:
+    """A dense tensor of float32 or float64, float64 unless it was a float; without a gradient."""
     xp = namespace(array)
+    if str(array.layout) != "torch.strided":
+        raise ValueError(f"{name} is a tensor of layout {array.layout}; give a dense one: {name}.to_dense().")
     if array.dtype in (xp.float64, xp.float32):
         return array.detach()
     return xp.astype(array.detach(), xp.float32 if array.dtype.is_floating_point else xp.float64)
 
 
-def _checked_init(init: Any, shape: tuple[int, int]) -> Any:
+def _checked_init(init: Any, X: Array, shape: tuple[int, int]) -> Any:
     if init is None:
         return None
     if tuple(init.shape if is_torch(init) else np.shape(init)) != shape:
         raise ValueError(f"init has shape {tuple(np.shape(init))}, but codes have shape {shape}.")
     if is_torch(init):
-        return float_tensor(init)
+        return float_tensor(init, "init") if is_torch(X) else to_host(float_tensor(init, "init"))
     return check_array(init, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="init")
 
 

@@ -352,8 +352,8 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     late = 0
     for same in grouped(jobs, lambda job: trainings[job[1]].shape):
         first = trainings[same[0][1]]
-        n, K = len(first.labels), len(first.atom_labels)
-        for batch, fits in in_batches(train, same, first.coordinates, (n + K) * K, models[0].n_jobs):
+        n, (K, q) = len(first.labels), first.start.M.shape
+        for batch, fits in in_batches(train, same, first.coordinates, (n + K) * max(K, q), models[0].n_jobs):
             for (k, i), fit in zip(batch, fits, strict=True):
                 if fit is not None and fit.status is Status.NON_FINITE:
                     errors.append(f"{fit.status.advice()}.")
@@ -445,8 +445,8 @@ def decide(trained: Table, folds: list[Fold], n_jobs: int | None) -> Table:
     late = 0
     for same in grouped(jobs, lambda job: trained[job[0]][job[1]]._atoms.shape):
         k, i = same[0]
-        K, n = len(trained[k][i]._atoms), max(len(views[i].X) for _, i in same)
-        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * K, n_jobs):
+        (K, r), n = trained[k][i]._atoms.shape, max(len(views[i].X) for _, i in same)
+        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * max(K, r), n_jobs):
             late += n_late
             for (k, i), found in zip(batch, scores, strict=True):
                 judged[k][i] = Judged(trained[k][i], folds[i].X_test, found)

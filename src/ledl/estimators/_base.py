@@ -155,8 +155,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _checked_tensor(self, X: Array, *, reset: bool) -> Array:
         """What `validate_data` does for other arrays: a matrix of finite floats with the features of `fit`."""
         name = type(self).__name__
-        if str(X.layout) != "torch.strided":
-            raise ValueError(f"X is a tensor of layout {X.layout}, but {name} needs a dense one: X.to_dense().")
+        X = float_tensor(X)
         if X.ndim != 2 or not X.numel():
             raise ValueError(
                 f"X has shape {tuple(X.shape)}, but {name} needs a matrix that is not empty, a row for each "
@@ -170,7 +169,6 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(
                 f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
             )
-        X = float_tensor(X)
         squared_norms(X, "X")  # refuses what is not finite
         return X
 

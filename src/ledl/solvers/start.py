@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ledl.arrays import Array, as_array, namespace, take_rows, unit_rows
+from ledl.arrays import Array, as_array, namespace, take_rows, to_host, unit_rows
 from ledl.blocks import Block, Blocks
 from ledl.solvers.ledl import Atoms
 from ledl.subspace import Subspace
@@ -121,7 +121,7 @@ def array_start(
     K, c = len(atom_classes), int(atom_classes.max()) + 1
     shapes = {"B": (K, width), "W": (K, c), "A": (K, K)}
     n_given_atoms(arrays)
-    given = [np.asarray(array, dtype=np.float64) for array in arrays]
+    given = [np.asarray(to_host(array), dtype=np.float64) for array in arrays]
     for (name, shape), array in zip(shapes.items(), given, strict=True):
         if array.shape != shape:
             raise ValueError(
