@@ -69,6 +69,7 @@ def assert_same_results(found, expected):
         if name == "params":
             assert found[name] == values
         elif "time" not in name:
+            assert np.ma.asarray(found[name]).dtype == np.ma.asarray(values).dtype, name
             np.testing.assert_array_equal(np.ma.getmaskarray(found[name]), np.ma.getmaskarray(values))
             np.testing.assert_array_equal(np.ma.filled(found[name], 0), np.ma.filled(values, 0), name)
 
@@ -265,6 +266,12 @@ def test_what_scoring_gives_must_be_one_number(digits):
     for value in (None, "high", {"a": 1.0}):
         with pytest.raises(ValueError, match="must give a number"):
             BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, scoring=lambda *_, v=value: v).fit(X, y)
+
+
+def test_refit_is_true_or_false(digits):
+    X, y, *_ = digits
+    with pytest.raises(ValueError, match="must be True or False"):
+        BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, refit=lambda results: 0).fit(X, y)
 
 
 def test_scorers_see_the_model_and_the_samples_as_they_came(digits):

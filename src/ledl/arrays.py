@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,14 +31,17 @@ Array: TypeAlias = Any
 def namespace(array: Array) -> ModuleType:
     """The array API namespace of an array."""
     if is_torch(array):
-        return import_module("array_api_compat.torch")
+        try:
+            return import_module("array_api_compat.torch")
+        except ImportError as error:
+            raise ImportError("Tensors need array-api-compat: pip install 'ledl[gpu]'.") from error
     return array.__array_namespace__()  # type: ignore[no-any-return]
 
 
 def is_torch(array: Array) -> bool:
     """Whether it is a tensor of PyTorch, which is not imported for the question."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)  # None, too, while another thread imports it
+    return kind is not None and isinstance(array, kind)
 
 
 def is_on_gpu(array: Array) -> bool:
@@ -47,8 +51,7 @@ def is_on_gpu(array: Array) -> bool:
 
 def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
     """An array of the library, and on the device, of another one."""
-    if is_torch(like) and is_numpy(values) and not values.flags.writeable:  # which tensors do not know
-        values = values.copy()
+    values = _for_tensors(values) if is_torch(like) else values
     return namespace(like).asarray(values, dtype=dtype, device=like.device)
 
 
@@ -62,15 +65,21 @@ def place(array: Array, device: str | None) -> Array:
         raise ImportError(
             f"device={device!r} needs PyTorch: pip install 'ledl[gpu]'; or use device=None."
         ) from error
-    if is_numpy(array) and not array.flags.writeable:  # which tensors do not know
-        array = array.copy()
     try:
-        return torch.as_tensor(array, device=device)
+        return torch.as_tensor(_for_tensors(array), device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"device={device!r} cannot be used here: {reason} Use 'cuda' where there is a GPU, 'cpu', or None."
+            f"device={device!r} cannot be used here: {reason.rstrip('.')}. Use 'cuda' where there is a GPU, "
+            "'cpu', or None."
         ) from error
+
+
+def _for_tensors(values: Any) -> Any:
+    """A copy of what tensors cannot share memory with: read-only arrays, and those that run backwards."""
+    if is_numpy(values) and (not values.flags.writeable or min(values.strides, default=0) < 0):
+        return values.copy()
+    return values
 
 
 def to_host(array: Array) -> Array:
@@ -81,24 +90,42 @@ def to_host(array: Array) -> Array:
     return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # which NumPy lacks
 
 
-@contextmanager
-def float32_products(precision: str, device: str | None) -> Iterator[None]:
-    """Products of float32 on a GPU in full, or with the 10 bits of TF32 and sums in float32; else no effect.
+class _Float32Products:
+    """PyTorch's setting for products of float32 on GPUs, which is one for the process.
 
-    The setting is PyTorch's own, for all of the process.
+    Those who overlap in threads share it: in full if any of them wants that; the last to end restores it.
     """
-    if device is None or not device.startswith("cuda"):
-        yield
-        return
-    import torch
 
-    setting = torch.backends.cuda.matmul
-    before = setting.fp32_precision
-    setting.fp32_precision = "tf32" if precision == "tf32" else "ieee"
-    try:
-        yield
-    finally:
-        setting.fp32_precision = before
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders: list[str] = []
+        self._before: Any = None
+
+    @contextmanager
+    def hold(self, precision: str, device: str | None) -> Iterator[None]:
+        """Products in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU."""
+        if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
+            yield
+            return
+        setting = sys.modules["torch"].backends.cuda.matmul
+        with self._lock:
+            if not self._holders:
+                self._before = setting.fp32_precision
+            self._holders.append(precision)
+            self._set(setting)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders.remove(precision)
+                self._set(setting)
+
+    def _set(self, setting: Any) -> None:
+        wanted = "ieee" if "full" in self._holders else "tf32"
+        setting.fp32_precision = wanted if self._holders else self._before
+
+
+float32_products = _Float32Products().hold
 
 
 def free_memory(like: Array) -> int:

@@ -231,8 +231,8 @@ class BatchedLassoCoder:
 
     @property
     def _rounds(self) -> int:
-        """Steps of ADMM at most."""
-        return min(self.max_iter, ADMM_ROUNDS) if self._exact else self.max_iter
+        """Steps of ADMM at most; some are left for exact ones."""
+        return min(-(-self.max_iter // 2), ADMM_ROUNDS) if self._exact else self.max_iter
 
     def _solve(
         self,
@@ -329,6 +329,7 @@ class OMPCoder:
 
     def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
         xp = namespace(atoms)
+        squared_norms(atoms, "The dictionary")  # refuses what is not finite
         self.atoms = xp.astype(atoms, xp.float64, copy=False)
         self.n_nonzero = min(n_nonzero, *atoms.shape)
         self._G = gram(self.atoms, threads) if is_numpy(atoms) else self.atoms @ self.atoms.T

@@ -265,6 +265,8 @@ def float_tensor(array: Array, name: str = "X") -> Array:
     xp = namespace(array)
     if str(array.layout) != "torch.strided":
         raise ValueError(f"{name} is a tensor of layout {array.layout}; give a dense one: {name}.to_dense().")
+    if array.is_complex():
+        raise ValueError(f"{name} is complex ({array.dtype}). Complex data not supported: give real numbers.")
     if array.dtype in (xp.float64, xp.float32):
         return array.detach()
     return xp.astype(array.detach(), xp.float32 if array.dtype.is_floating_point else xp.float64)
@@ -276,7 +278,10 @@ def _checked_init(init: Any, X: Array, shape: tuple[int, int]) -> Any:
     if tuple(init.shape if is_torch(init) else np.shape(init)) != shape:
         raise ValueError(f"init has shape {tuple(np.shape(init))}, but codes have shape {shape}.")
     if is_torch(init):
-        return float_tensor(init, "init") if is_torch(X) else to_host(float_tensor(init, "init"))
+        init = float_tensor(init, "init")
+        if not bool(namespace(init).all(namespace(init).isfinite(init))):
+            raise ValueError("init contains NaN or infinity. Give finite codes.")
+        return init if is_torch(X) else to_host(init)
     return check_array(init, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="init")
 
 
@@ -327,6 +332,8 @@ def _check_features(X: Array, D: Array) -> None:
 def _check_device(X: Array, device: str | None, solver: str, sparse_output: bool) -> None:
     if is_torch(X) and sparse_output:
         raise ValueError("sparse_output gives a SciPy array, but X is a tensor. Convert X, or leave it out.")
+    if device is not None and not isinstance(device, str):
+        raise ValueError(f"device={device!r} must be a name such as 'cuda', or None.")
     if (is_torch(X) or device is not None) and solver not in ("auto", "admm"):
         raise ValueError(
             f"solver={solver!r} is for NumPy arrays with device=None. On tensors and devices use 'auto' or "

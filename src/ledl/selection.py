@@ -194,7 +194,7 @@ class BatchedSearchCV(GridSearchCV):
         -------
         self : BatchedSearchCV
         """
-        check_batched(self.estimator, self.scoring)
+        check_batched(self.estimator, self.scoring, self.refit)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         candidates = list(ParameterGrid(self.param_grid))
@@ -229,13 +229,17 @@ class BatchedSearchCV(GridSearchCV):
             self.feature_names_in_ = best.feature_names_in_
 
 
-def check_batched(estimator: Any, scoring: Any) -> None:
+def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
     """Refuse what there is no batched solve for: a class derived from ours, too, may differ in anything."""
     if type(estimator) not in ENGINES:
         names = ", ".join(kind.__name__ for kind in BATCHED)
         raise TypeError(
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
+        )
+    if not isinstance(refit, bool | np.bool_):
+        raise ValueError(
+            f"refit={refit!r} must be True or False; sklearn.model_selection.GridSearchCV has more."
         )
     if isinstance(scoring, list | tuple | set | dict):
         raise ValueError(
@@ -287,7 +291,10 @@ def results(
         "std_score_time": np.zeros(n),
     }
     for name in sorted({name for candidate in candidates for name in candidate}):
-        values: Any = np.ma.MaskedArray(np.empty(n, dtype=object), mask=True)
+        present = [candidate[name] for candidate in candidates if name in candidate]
+        numbers = all(isinstance(value, Number) for value in present)
+        dtype = np.result_type(*map(type, present)) if numbers else object
+        values: Any = np.ma.MaskedArray(np.zeros(n, dtype=dtype), mask=True)
         for i, candidate in enumerate(candidates):
             if name in candidate:
                 values[i] = candidate[name]

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import types
 import warnings
 
 import numpy as np
@@ -23,7 +24,7 @@ from ledl import (
     SRCClassifier,
     sparse_encode,
 )
-from ledl.arrays import to_host
+from ledl.arrays import float32_products, is_torch, to_host
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
 
@@ -198,6 +199,7 @@ def test_labels_that_are_no_numbers_come_as_an_array(device, digits):
         (lambda X: X * float("nan"), "NaN or infinity in row 0"),
         (lambda X: X.reshape(-1, 8, 8), "Flatten images"),
         (lambda X: X.to_sparse(), "give a dense one"),
+        (lambda X: X.to(torch.complex128), "Complex data not supported"),
     ],
 )
 def test_bad_tensors_are_refused(change, message, digits):
@@ -366,8 +368,17 @@ def test_what_meets_tensors_may_be_other_arrays(rng, device):
     np.testing.assert_allclose(to_host(sparse_encode(tensor, D, alpha=0.5)), expected, atol=1e-3)
     start = torch.as_tensor(expected, device=device)
     np.testing.assert_allclose(sparse_encode(X, D, alpha=0.5, init=start), expected, atol=1e-3)
-    with pytest.raises(ValueError, match="The dictionary contains NaN"):
-        sparse_encode(tensor, D * np.nan, alpha=0.5)
+    np.testing.assert_allclose(
+        sparse_encode(X[::-1], D[::-1], alpha=0.5, device=device), expected[::-1, ::-1], atol=1e-3
+    )
+    for options in ({"alpha": 0.5}, {"n_nonzero_coefs": 3}):
+        for samples in (X, tensor):
+            with pytest.raises(ValueError, match="The dictionary contains NaN"):
+                sparse_encode(samples, D * np.nan, **options)
+    with pytest.raises(ValueError, match="init contains NaN"):
+        sparse_encode(tensor, D, alpha=0.5, init=start * np.nan)
+    with pytest.raises(ValueError, match="must be a name"):
+        sparse_encode(X, D, alpha=0.5, device=torch.device("cpu"))
 
 
 def test_given_starts_may_be_tensors(digits):
@@ -377,3 +388,42 @@ def test_given_starts_may_be_tensors(digits):
     tensors = tuple(torch.as_tensor(part).requires_grad_() for part in start)
     models = [LEDLClassifier(init=init, max_iter=3, tol=0).fit(X, y) for init in (start, tensors)]
     np.testing.assert_array_equal(models[0].components_, models[1].components_)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_samples_of_any_size_where_they_are_scaled(scale, digits):
+    X, y, new = digits
+    expected = SRCClassifier().fit(X, y).predict(new)
+    model = SRCClassifier().fit(torch.as_tensor(X * scale), y)
+    np.testing.assert_array_equal(to_host(model.predict(torch.as_tensor(new * scale))), expected)
+
+
+def test_weights_of_samples_count_in_scores(digits):
+    X, y, new = digits
+    model = SRCClassifier().fit(X, y)
+    truth = np.resize([0, 1], len(new))
+    right = model.predict(new) == truth
+    weights = np.arange(1.0, len(new) + 1)
+    expected = weights[right].sum() / weights.sum()
+    assert model.score(new, truth, weights) == pytest.approx(expected)
+
+
+def test_products_of_those_who_overlap(monkeypatch):
+    setting = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    fast, full = float32_products("tf32", "cuda"), float32_products("full", "cuda")
+    with float32_products("tf32", "cpu"):
+        assert setting.fp32_precision == before
+    fast.__enter__()
+    assert setting.fp32_precision == "tf32"
+    full.__enter__()
+    assert setting.fp32_precision == "ieee"
+    fast.__exit__(None, None, None)
+    assert setting.fp32_precision == "ieee"
+    full.__exit__(None, None, None)
+    assert setting.fp32_precision == before
+
+
+def test_arrays_are_no_tensors_while_torch_is_being_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    assert not is_torch(np.zeros(3))

@@ -169,7 +169,10 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(
                 f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
             )
-        squared_norms(X, "X")  # refuses what is not finite
+        xp = namespace(X)
+        bad = to_host(~xp.all(xp.isfinite(X), axis=1))
+        if bad.any():
+            raise ValueError(f"X contains NaN or infinity in row {bad.argmax()}. Remove or replace it.")
         return X
 
     def _has_room(self, X: Array) -> bool:
@@ -297,6 +300,8 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         """
         check_flat(X)
         y = to_host(y) if is_torch(y) else y
+        if is_torch(X) and y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         if is_torch(X):
             X, y = self._checked_tensor(X, reset=True), column_or_1d(y, warn=True)
             check_consistent_length(X, y)
