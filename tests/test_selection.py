@@ -251,7 +251,7 @@ def test_a_fold_of_one_class_fails_alone(digits):
         assert np.isfinite(found.cv_results_["split1_test_score"]).all()
 
 
-def test_candidates_that_failed_come_last(digits):
+def test_candidates_that_failed_come_last():
     scores = np.array([[np.nan, 0.5], [0.2, 0.2], [0.9, 0.9]])
     found = selection.results([{"a": 1}, {"a": 2}, {"b": 3}], scores, 1.0, 1.0)
     assert found["rank_test_score"].tolist() == [3, 2, 1]

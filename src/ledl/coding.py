@@ -26,7 +26,7 @@ from ledl.arrays import (
     upload_ahead,
 )
 from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
-from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS
+from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled
 from ledl.threads import map_in_threads, one_blas_thread
@@ -344,9 +344,9 @@ def _check_device(X: Array, device: str | None, solver: str, sparse_output: bool
 def lasso_coder(
     atoms: Array, samples: Samples, space: Subspace, threads: int, *, alpha: float, tol: float, **options: Any
 ) -> LassoCoder | BatchedLassoCoder:
-    """Lasso codes over atoms in the coordinates of `space`; float32 samples have at best `FLOAT32_TOL`."""
+    """Lasso codes over atoms in the coordinates of `space`; `tol` is what float32 can hold at best."""
     pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
-    tol = max(tol, FLOAT32_TOL) if pilots.dtype == namespace(pilots).float32 else tol
+    tol = reachable(tol, pilots)
     if is_torch(pilots):
         return BatchedLassoCoder(samples.beside(atoms), alpha=alpha, tol=tol, **options)
     sq_norms = space.squared_norms(pilots)

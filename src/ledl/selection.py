@@ -27,7 +27,7 @@ from ledl.coding import Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.estimators._base import LassoCodes, with_components
 from ledl.solvers.iteration import Status
-from ledl.solvers.lasso import FLOAT32_TOL
+from ledl.solvers.lasso import reachable
 from ledl.solvers.ledl import Atoms, solve
 from ledl.threads import map_in_threads, one_blas_thread
 
@@ -503,8 +503,7 @@ def batched_codes(models: list[Any], views: list[View]) -> tuple[list[Array], in
         X[j, : len(view.X)], sq_norms[j, : len(view.X)] = view.X, view.sq_norms
     D = as_array(np.stack([model._atoms for model in models]), like)
     alpha = np.array([model._alpha for model in models])[:, None, None]
-    tol = models[0].transform_tol
-    coder = BatchedLassoCoder(D, alpha=alpha, tol=max(tol, FLOAT32_TOL) if like.dtype == xp.float32 else tol)
+    coder = BatchedLassoCoder(D, alpha=alpha, tol=reachable(models[0].transform_tol, like))
     codes, _, _, converged = coder(X, sq_norms)
     codes = xp.astype(codes, like.dtype, copy=False)
     return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))
@@ -521,7 +520,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item
 def in_batches(
     work: Callable[[list[Job]], Result], jobs: list[Job], like: Array, n_numbers: int, n_jobs: int | None
 ) -> list[tuple[list[Job], Result]]:
-    """Batches, sized for where `like` is, and their results; `n_numbers` are those in the codes of a job."""
+    """Batches, sized for where `like` is, and their results; `n_numbers`: in the largest arrays of a job."""
     threads = 1 if is_torch(like) else effective_n_jobs(n_jobs)
     # A part of the memory that is free: other processes may be searching, too.
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH

@@ -290,7 +290,10 @@ def test_a_fit_that_a_device_cannot_hold_streams_its_samples(device, digits, mon
         np.testing.assert_allclose(model.components_, whole.components_, atol=1e-8)
         np.testing.assert_allclose(model.training_codes_, whole.training_codes_, atol=1e-8)
     monkeypatch.setattr(_base, "free_memory", lambda like: 10)  # too little for the samples
+    place, placed = _base.place, []
+    monkeypatch.setattr(_base, "place", lambda x, device: (placed.append(x.size), place(x, device))[1])
     np.testing.assert_allclose(clone(whole).fit(X, y).components_, whole.components_, atol=1e-8)
+    assert set(placed) == {0}, "samples went to a device that cannot hold them"
     assert len(used) == 3
     assert all(1 <= size < 150 for size in used)
 
@@ -408,7 +411,7 @@ def test_weights_of_samples_count_in_scores(digits):
     assert model.score(new, truth, weights) == pytest.approx(expected)
 
 
-def test_products_of_those_who_overlap(monkeypatch):
+def test_products_of_those_who_overlap():
     setting = torch.backends.cuda.matmul
     before = setting.fp32_precision
     fast, full = float32_products("tf32", "cuda"), float32_products("full", "cuda")

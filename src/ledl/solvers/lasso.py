@@ -22,6 +22,11 @@ from ledl.solvers.proximal import admm, fista, soft_threshold
 FLOAT32_TOL = 1e-5
 
 
+def reachable(tol: float, data: Array) -> float:
+    """The tolerance, or the smallest that data of that type can certify."""
+    return max(tol, FLOAT32_TOL) if data.dtype == namespace(data).float32 else tol
+
+
 class LassoInfo(NamedTuple):
     """Per sample the duality gap, the iterations, and whether the gap asked for was reached."""
 
@@ -77,7 +82,7 @@ def lasso(
     """
     xp = namespace(rhs)
     single = rhs.dtype == xp.float32
-    tol = max(tol, FLOAT32_TOL) if single else tol
+    tol = reachable(tol, rhs)
     # In float32 the gap itself is rounded: a part of the tolerance is kept for that.
     solve = partial(
         SOLVERS[solver],
