@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         LEDLClassifier,
         SRCClassifier,
     )
+    from ledl.explanations import Explanation, explain
+    from ledl.rejection import RejectingClassifier
     from ledl.selection import BatchedSearchCV
 
 __version__ = "0.1.0.dev0"
@@ -31,12 +33,15 @@ __all__ = [
     "CSDLClassifier",
     "CodingInfo",
     "DKSVDClassifier",
+    "Explanation",
     "LCKSVDClassifier",
     "LEDLClassifier",
+    "RejectingClassifier",
     "SRCClassifier",
     "__version__",
     "datasets",
     "experiments",
+    "explain",
     "features",
     "plots",
     "sparse_encode",
@@ -44,9 +49,12 @@ __all__ = [
 
 _HOME = {
     "BatchedSearchCV": "ledl.selection",
-    "CodingInfo": "ledl.coding",
-    "sparse_encode": "ledl.coding",
     **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},
+    "CodingInfo": "ledl.coding",
+    "Explanation": "ledl.explanations",
+    "RejectingClassifier": "ledl.rejection",
+    "explain": "ledl.explanations",
+    "sparse_encode": "ledl.coding",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -57,10 +58,12 @@ __all__ = [
     "LassoCodes",
     "OMPCodes",
     "ResidualScores",
+    "SamplesAreAtoms",
     "check_flat",
     "check_memory",
     "check_not_zero",
     "fit_context",
+    "kept_samples",
     "unharmed",
     "with_callbacks",
     "with_components",
@@ -78,6 +81,9 @@ N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -
 
 # A device of PyTorch, or None for NumPy.
 DEVICE = [str, None]
+
+# Training samples of this many numbers in all, 128 MiB in float64, are kept in a model for explanations.
+KEPT_NUMBERS = 2**24
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
@@ -201,6 +207,20 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         """Scores (n_samples, n_classes), the larger the better, of samples with these codes and coordinates."""
         raise NotImplementedError
+
+    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
+        """What the scores of one sample are made of: base values (c,), and what each atom adds, (K, c)."""
+        raise NotImplementedError
+
+    @property
+    def _members(self) -> list[Array]:
+        """The atoms of each class."""
+        return [np.flatnonzero(self._atom_labels == j) for j in range(len(self.classes_))]
+
+    @property
+    def _training(self) -> tuple[Array, Array] | None:
+        """Coordinates of the training samples and their labels 0, ..., c - 1, where the model has them."""
+        return (self._samples, self._sample_labels) if hasattr(self, "_samples") else None
 
     def decision_function(self, X: Array) -> Array:
         """Scores of the classes.
@@ -409,20 +429,42 @@ class CodeScores:
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         return product(codes, self.label_components_)
 
+    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
+        return np.zeros(self.label_components_.shape[1]), code[:, None] * self.label_components_
+
 
 class ResidualScores:
     """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
 
     _atoms: Array
-    _atom_labels: Array
-
-    @property
-    def _members(self) -> list[Array]:
-        """The atoms of each class."""
-        return [np.flatnonzero(self._atom_labels == j) for j in range(self._atom_labels.max() + 1)]
+    _members: list[Array]
 
     def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         return -class_residuals(codes, X, sq_norms, self._atoms, self._members)
+
+    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
+        """-|x - f_j|^2 = -|x|^2 + sum over the atoms d_k of class j of s_k <d_k, 2 x - f_j>, f_j = s_j D_j.
+
+        What two atoms have in common in |f_j|^2 is halved between them: these are the Shapley values of the
+        atoms, an atom that is left out having the code 0.
+        """
+        atoms = self._atoms.astype(np.float64, copy=False)
+        found = np.zeros((len(code), len(self._members)))
+        for j, own in enumerate(self._members):
+            fit = code[own] @ atoms[own]
+            found[own, j] = code[own] * (atoms[own] @ (2 * x - fit))
+        return np.full(len(self._members), -sq_norm), found
+
+
+class SamplesAreAtoms:
+    """The training samples are the atoms, in their order."""
+
+    _atoms: Array
+    _atom_labels: Array
+
+    @property
+    def _training(self) -> tuple[Array, Array] | None:
+        return self._atoms, self._atom_labels
 
 
 def with_components(state: dict[str, Any]) -> dict[str, Any]:
@@ -430,6 +472,13 @@ def with_components(state: dict[str, Any]) -> dict[str, Any]:
     space = state["_space"]
     name = "dual_components_" if isinstance(space, KernelSpace) else "components_"
     return {**state, name: space.expand(state["_atoms"])}
+
+
+def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
+    """The training samples as a model keeps them for explanations, unless they are too many."""
+    if math.prod(coordinates.shape) > KEPT_NUMBERS:
+        return {}
+    return {"_samples": to_host(coordinates), "_sample_labels": labels}
 
 
 def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:

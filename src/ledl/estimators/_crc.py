@@ -5,18 +5,19 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, namespace
 from ledl.coders import Coder, RidgeCoder
 from ledl.coding import Samples
-from ledl.estimators._base import DEVICE, N_JOBS, ResidualScores, fit_context, unharmed
+from ledl.estimators._base import DEVICE, N_JOBS, ResidualScores, SamplesAreAtoms, fit_context, unharmed
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.objective import class_norms
 from ledl.threads import one_blas_thread
 
 
-class CRCClassifier(ResidualScores, KernelClassifier):
+class CRCClassifier(ResidualScores, SamplesAreAtoms, KernelClassifier):
     r"""Collaborative representation based classification (CRC).
 
     The training samples X themselves are the atoms. A new sample y has the codes
@@ -183,6 +184,16 @@ class CRCClassifier(ResidualScores, KernelClassifier):
         least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
         norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
         return -xp.sqrt(xp.clip(-scores, 0, None)) / norms
+
+    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
+        base, found = super()._contributions(code, x, sq_norm)
+        if self.rule == "residual":
+            return base, found
+        # -|r| / |s_j| = -|r|^2 / (|r| |s_j|): base and contributions, each divided by |r| |s_j|.
+        scores = self._rule(code[None], x[None], np.array([sq_norm]))[0]
+        squares = base + found.sum(axis=0)
+        scale = np.divide(scores, squares, out=np.zeros_like(squares), where=squares < 0)
+        return base * scale, found * scale
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

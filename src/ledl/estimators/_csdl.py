@@ -20,6 +20,7 @@ from ledl.estimators._base import (
     ResidualScores,
     check_memory,
     fit_context,
+    kept_samples,
     unharmed,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
@@ -233,7 +234,9 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
             runs = map_in_threads(lambda task: learn(*task), tasks, effective_n_jobs(self.n_jobs))
         atoms = np.concatenate([run.state for run in runs]).astype(dtype, copy=False)
         self._keep(
-            **self._atom_attributes(space, atoms, atom_labels, classes), **self._outcome(side_by_side(runs))
+            **self._atom_attributes(space, atoms, atom_labels, classes),
+            **self._outcome(side_by_side(runs)),
+            **kept_samples(coordinates, labels),
         )
         return self
 

@@ -20,6 +20,7 @@ from ledl.estimators._base import (
     OMPCodes,
     check_memory,
     fit_context,
+    kept_samples,
     unharmed,
     with_callbacks,
 )
@@ -112,7 +113,7 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
                 device=device,
                 callback=lambda iteration, record, learnt: watch(lambda: keep(learnt())),
             )
-            self._keep(**self._outcome(run), **keep(run.state))
+            self._keep(**self._outcome(run), **keep(run.state), **kept_samples(coordinates, labels))
         return self
 
 

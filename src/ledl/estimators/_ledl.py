@@ -33,6 +33,7 @@ from ledl.estimators._base import (
     LassoCodes,
     check_memory,
     fit_context,
+    kept_samples,
     unharmed,
     with_callbacks,
     with_components,
@@ -361,7 +362,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
             )
             codes = {"training_codes_": to_host(blocks.codes())} if self.keep_codes else {}
-            self._keep(**self._outcome(run), **keep(run.state), **codes)
+            samples = kept_samples(training.coordinates, training.labels)
+            self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
         return self
 
     @property

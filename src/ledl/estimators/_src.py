@@ -8,11 +8,19 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array
-from ledl.estimators._base import DEVICE, N_JOBS, LassoCodes, ResidualScores, fit_context, unharmed
+from ledl.estimators._base import (
+    DEVICE,
+    N_JOBS,
+    LassoCodes,
+    ResidualScores,
+    SamplesAreAtoms,
+    fit_context,
+    unharmed,
+)
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 
 
-class SRCClassifier(ResidualScores, LassoCodes, KernelClassifier):
+class SRCClassifier(ResidualScores, SamplesAreAtoms, LassoCodes, KernelClassifier):
     r"""Sparse representation based classification (SRC).
 
     The training samples X themselves are the atoms. A new sample y has the codes

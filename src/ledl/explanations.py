@@ -1,0 +1,276 @@
+"""Why a sample was taken for a class: the atoms that make up its scores, and the samples behind them."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from ledl.arrays import Array, is_torch, to_host
+from ledl.estimators._base import DictionaryClassifier
+from ledl.rejection import RejectingClassifier, atom_owners, judge, split_pipeline
+from ledl.subspace import KernelSpace
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What the scores of one sample are made of; `explain` makes it.
+
+    ``base + contributions.sum(axis=0)`` are the scores, to rounding.
+
+    Attributes
+    ----------
+    predicted : label
+        The class with the largest score.
+
+    classes : ndarray of shape (n_classes,)
+        The labels.
+
+    scores : ndarray of shape (n_classes,)
+        Of each class, also where there are two, for which `decision_function` gives their difference.
+
+    base : ndarray of shape (n_classes,)
+        The scores without any atom: 0 where codes are classified, :math:`-|x|^2` where residuals decide.
+
+    contributions : ndarray of shape (K, n_classes)
+        What each atom adds to each score.
+
+    codes : ndarray of shape (K,)
+        How much of each atom is in the sample.
+
+    atom_classes : ndarray of shape (K,)
+        The class of each atom; where atoms belong to none, the class that an atom counts for most.
+
+    atoms : ndarray of shape (K, n_features) or None
+        The atoms as the classifier has them; None with a kernel.
+
+    sample, reconstruction : ndarrays of shape (n_features,)
+        The features that the classifier was given, and what the atoms make of them, in the same scale; the
+        latter None with a kernel.
+
+    concentration, residual : float
+        The sparsity concentration index, and the residual of the nearest class: see `RejectingClassifier`.
+
+    p_value : float or None
+        The share of training samples that are as unlike their classes, by a `RejectingClassifier`.
+
+    rejected : bool
+        Whether a `RejectingClassifier` rejects the sample.
+
+    neighbors, similarities : ndarrays of shape (n_neighbors,)
+        The training samples with the largest cosines, by their row in `fit`, and those cosines.
+
+    neighbor_classes : ndarray of shape (n_neighbors,)
+        Their labels.
+
+    atom_neighbors : ndarray of shape (K, n_neighbors)
+        The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
+    """
+
+    predicted: Any
+    classes: Array
+    scores: Array
+    base: Array
+    contributions: Array
+    codes: Array
+    atom_classes: Array
+    atoms: Array | None
+    sample: Array
+    reconstruction: Array | None
+    concentration: float
+    residual: float
+    p_value: float | None
+    rejected: bool
+    neighbors: Array
+    similarities: Array
+    neighbor_classes: Array
+    atom_neighbors: Array
+
+    @property
+    def ranking(self) -> Array:
+        """The classes, best first, as indices into `classes`."""
+        return np.argsort(-self.scores, kind="stable")
+
+    @property
+    def margins(self) -> Array:
+        """What each atom adds to the lead of the best class over the second, (K,)."""
+        first, second = self.ranking[:2]
+        return self.contributions[:, first] - self.contributions[:, second]
+
+    @property
+    def decisive_atoms(self) -> Array:
+        """The atoms that are used, those with the largest part in that lead first."""
+        order = np.argsort(-np.abs(self.margins), kind="stable")
+        return order[self.codes[order] != 0]
+
+    def __repr__(self) -> str:
+        first, second = self.ranking[:2]
+        lead, n_used = self.scores[first] - self.scores[second], np.count_nonzero(self.codes)
+        return (
+            f"Explanation({self.predicted!s} before {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
+            f"{len(self.codes)} atoms)"
+        )
+
+    def __str__(self) -> str:
+        first, second = self.ranking[:2]
+        lines = [
+            f"{self.classes[first]}: score {self.scores[first]:.4g}; next {self.classes[second]}: "
+            f"{self.scores[second]:.4g}"
+        ]
+        if self.rejected:
+            lines[0] = f"None of these (p = {self.p_value:.2g}); nearest {lines[0]}"
+        lines += ["atom  class  code  adds to the first  to the second"]
+        for k in self.decisive_atoms[:10]:
+            lines.append(
+                f"{k:4d}  {self.atom_classes[k]!s}  {self.codes[k]:+.3f}  {self.contributions[k, first]:+.4f}  "
+                f"{self.contributions[k, second]:+.4f}"
+            )
+        near = ", ".join(
+            f"{i} ({label!s}, {cosine:.2f})"
+            for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True)
+        )
+        return "\n".join([*lines, f"nearest training samples: {near}" if near else "training samples not kept"])
+
+
+def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
+    r"""Why a fitted classifier takes a sample for a class.
+
+    Where codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class
+    j. Where residuals decide (SRC, CRC, CSDL), the atoms :math:`d_k` of class j, which together make
+    :math:`f_j = \sum_k s_k d_k`, stand beside the base value :math:`-|x|^2`:
+
+    .. math::
+
+        -|x - f_j|^2 = -|x|^2 + \sum_k s_k \langle d_k, 2 x - f_j \rangle
+
+    which are the atoms' Shapley values. With CRC's rule "regularized" both sides are divided by
+    :math:`|x - f_j| |s_j|`.
+
+    Parameters
+    ----------
+    estimator : fitted classifier of this package, a RejectingClassifier, or a Pipeline that ends in one
+        What decided.
+
+    x : array-like of shape (n_features,) or (1, n_features)
+        One sample; for a pipeline what its first step takes one of, an image for one.
+
+    n_neighbors : int, default=5
+        Training samples to give for the sample and for each atom.
+
+    Returns
+    -------
+    Explanation
+        Which atoms carry the decision, what they are made of, and the nearest training samples. Models that
+        were fitted on more than :math:`2^{24}` numbers do not keep the samples: then there are no neighbours,
+        except for SRC and CRC, whose atoms the samples are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import LEDLClassifier, explain
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LEDLClassifier(random_state=0).fit(X[:100], y[:100])
+    >>> found = explain(model, X[100])
+    >>> bool(np.allclose(found.base + found.contributions.sum(axis=0), found.scores, atol=1e-12))
+    True
+    >>> int(found.predicted), int(found.atom_classes[found.decisive_atoms[0]])
+    (4, 4)
+    """
+    check_is_fitted(estimator)
+    before, model = split_pipeline(estimator)
+    features = one_row(x) if before is None else one_row(before.transform(as_input(before, x)))
+    host = copy(model).set_params(device=None, n_jobs=1)  # one sample is no work
+    code, z, sq_norm = coded(host, features)
+    base, contributions = host._contributions(code, z, sq_norm)
+    scores = base + contributions.sum(axis=0)
+    owners = atom_owners(host)
+    concentration, residual = judge(host, features).evidence[0]
+    near, cosines, labels, atom_neighbors = neighbourhood(host, code, z, sq_norm, n_neighbors)
+    is_kernel = isinstance(host._space, KernelSpace)
+    scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if host._scales else 1.0
+    p_value, rejected = doubt(estimator, concentration, residual)
+    return Explanation(
+        predicted=host.classes_[scores.argmax()],
+        classes=host.classes_,
+        scores=scores,
+        base=base,
+        contributions=contributions,
+        codes=code,
+        atom_classes=host.classes_[owners],
+        atoms=None if is_kernel else host.components_,
+        sample=features[0],
+        reconstruction=None if is_kernel else host._space.expand(code @ host._atoms) * scale,
+        concentration=float(concentration),
+        residual=float(residual),
+        p_value=p_value,
+        rejected=rejected,
+        neighbors=near,
+        similarities=cosines,
+        neighbor_classes=host.classes_[labels],
+        atom_neighbors=atom_neighbors,
+    )
+
+
+def as_input(before: Any, x: Any) -> Any:
+    """One sample as the first step takes several: a row of a matrix, or an image in a list."""
+    first = before[0] if hasattr(before, "steps") else before
+    return [x] if get_tags(first).no_validation else one_row(x)
+
+
+def one_row(x: Any) -> Array:
+    """One sample as a matrix."""
+    x = to_host(x) if is_torch(x) else np.asarray(x)
+    if x.ndim == 1:
+        x = x[None]
+    if x.ndim != 2 or len(x) != 1:
+        raise ValueError(f"x has shape {x.shape}, but one sample is explained at a time. Give one row.")
+    return x
+
+
+def coded(model: DictionaryClassifier, features: Array) -> tuple[Array, Array, float]:
+    """Code, coordinates and squared norm of one sample, in float64."""
+    kept: list[Array] = []
+
+    def finish(*arrays: Array) -> Array:
+        kept[:] = arrays
+        return arrays[0]
+
+    model._from_codes(features, finish)
+    code, z, sq_norm = (array[0].astype(np.float64) for array in kept)
+    return code, z, float(sq_norm)
+
+
+def neighbourhood(
+    model: DictionaryClassifier, code: Array, z: Array, sq_norm: float, n_neighbors: int
+) -> tuple[Array, Array, Array, Array]:
+    """The nearest training samples, their cosines and labels; and those nearest to each atom that is used."""
+    atom_neighbors = np.full((len(code), n_neighbors), -1)
+    if model._training is None:
+        return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), atom_neighbors
+    samples, labels = model._training
+    norms = np.sqrt(np.einsum("ij,ij->i", samples, samples, dtype=np.float64))
+    units = np.where(norms > 0, norms, 1)
+    cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
+    nearest = np.argsort(-cosines, kind="stable")[:n_neighbors]
+    used = np.flatnonzero(code)
+    # Coefficients may be negative: what matters is the line that an atom lies on.
+    by_atom = np.abs(model._atoms[used] @ samples.T) / units
+    order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
+    atom_neighbors[used, : order.shape[1]] = order
+    if samples is model._atoms:
+        atom_neighbors[used], atom_neighbors[used, 0] = -1, used
+    return nearest, cosines[nearest], labels[nearest], atom_neighbors
+
+
+def doubt(estimator: Any, concentration: float, residual: float) -> tuple[float | None, bool]:
+    """How unusual the sample is, and whether it is rejected, where the estimator can tell."""
+    final = estimator[-1] if hasattr(estimator, "steps") else estimator
+    if not isinstance(final, RejectingClassifier):
+        return None, False
+    p_value = float(final._p_values(np.array([[concentration, residual]]))[0])
+    return p_value, p_value <= final.reject

@@ -1,0 +1,332 @@
+"""None of these: samples that are unlike every class of a classifier.
+
+Two measures of how unlike, both from the codes s of a sample x over the atoms D of c classes:
+
+- the sparsity concentration index of Wright et al. (2009), (c max_j |s_j|_1 / |s|_1 - 1) / (c - 1): 1 if the
+  atoms of one class make up the sample, 0 if all classes do alike;
+- the residual of the nearest class, min_j |x - s_j D_j|^2 / |x|^2.
+
+What is usual is learnt from the training samples: each is judged by a model that has not seen it.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import BaseCrossValidator, check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from ledl.arrays import Array, as_array, is_torch, namespace, to_host
+from ledl.estimators._base import DictionaryClassifier, fit_context
+from ledl.objective import class_residuals
+
+MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
+
+
+class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    r"""A classifier that can say "none of these".
+
+    A sample is rejected if at most a share `reject` of the training samples is as unlike its classes as it is.
+    How unlike a sample is comes from its codes :math:`s` over the atoms :math:`D` of c classes: the sparsity
+    concentration index and the residual of the nearest class,
+
+    .. math::
+
+        \frac{c \max_j |s_j|_1 / |s|_1 - 1}{c - 1}, \qquad \min_j \frac{|x - s_j D_j|^2}{|x|^2}
+
+    each less its mean and divided by its standard deviation over the training samples, the second less the
+    first. The training samples are judged in cross-validation, each by a model that was fitted without it.
+
+    Parameters
+    ----------
+    estimator : classifier of this package, or a Pipeline that ends in one
+        What classifies.
+
+    reject : float, default=0.05
+        The share of samples of the known classes that may be rejected. 0: none, all samples get a label.
+
+    measure : {"both", "concentration", "residual"}, default="both"
+        By what to tell. docs/rejection.md has figures.
+
+    reject_label : label, default=None
+        What `predict` gives for a rejected sample. None: "none of these", or -1 where labels are numbers.
+
+    cv : int or cross-validation splitter, default=5
+        Folds in which training samples are judged, or fewer where a class has fewer samples.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on all samples.
+
+    classes_ : ndarray of shape (n_classes,)
+        The labels, without `reject_label`.
+
+    evidence_ : ndarray of shape (n_samples, 2)
+        Concentration and residual of the training samples.
+
+    cv_predictions_ : ndarray of shape (n_samples,)
+        Their labels by models that have not seen them.
+
+    reject_label_ : label
+        What `predict` gives for a rejected sample.
+
+    n_features_in_ : int
+        Number of features seen in `fit`, where `estimator_` has it.
+
+    References
+    ----------
+    J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition
+    via sparse representation", IEEE Transactions on Pattern Analysis and Machine Intelligence 31, 2009.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import RejectingClassifier, SRCClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> known = y < 5
+    >>> model = RejectingClassifier(SRCClassifier(), reject=0.05).fit(X[known][:100], y[known][:100])
+    >>> usual, strange = model.predict(X[known][100:]) == -1, model.predict(X[~known]) == -1
+    >>> bool(usual.mean() < 0.1), bool(strange.mean() > 0.6)
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "reject": [Interval(Real, 0, 1, closed="left")],
+        "measure": [StrOptions(set(MEASURES))],
+        "reject_label": [str, Real, None],
+        "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split"])],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        reject: float = 0.05,
+        measure: str = "both",
+        reject_label: str | float | None = None,
+        cv: int | BaseCrossValidator = 5,
+    ) -> None:
+        self.estimator = estimator
+        self.reject = reject
+        self.measure = measure
+        self.reject_label = reject_label
+        self.cv = cv
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Array, y: Array) -> RejectingClassifier:
+        """Fit the classifier, and learn from the training samples what is usual.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples, as `estimator` takes them.
+        y : array-like of shape (n_samples,)
+            Their labels.
+
+        Returns
+        -------
+        self : RejectingClassifier
+        """
+        split_pipeline(self.estimator)  # refuses what is not ours
+        fitted = clone(self.estimator).fit(X, y)  # refuses bad samples
+        X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
+        check_classification_targets(y)
+        label = checked_label(self.reject_label, fitted.classes_)
+        evidence, found = np.full((len(y), 2), np.nan), y.copy()
+        for train, test in folds(self.cv, X, y):
+            model = clone(self.estimator).fit(*_safe_split(self.estimator, X, y, train))
+            X_test, _ = _safe_split(self.estimator, X, y, test, train)
+            judged = judge(model, X_test)
+            evidence[test], found[test] = judged.evidence, judged.labels
+        if np.isnan(evidence).any():
+            raise ValueError(
+                f"cv={self.cv} leaves some samples in no test fold, so that they are not judged. Give a "
+                "splitter whose test folds hold every sample, or a number."
+            )
+        self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
+        self.evidence_, self.cv_predictions_ = evidence, found
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """The class with the largest score, or `reject_label_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        self._validate_params()  # some may have been set since
+        judged = judge(self.estimator_, X)
+        rejected = self._p_values(judged.evidence) <= self.reject
+        return np.where(rejected, np.asarray(self.reject_label_), judged.labels)
+
+    def p_values(self, X: Array) -> Array:
+        """The share of training samples that are as unlike their classes as a sample is, or more.
+
+        With n training samples, of which m are, it is (m + 1) / (n + 1): for a new sample of the known classes
+        at most p with probability p, nearly, since the models in cross-validation had fewer samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self._p_values(judge(self.estimator_, X).evidence)
+
+    def novelty(self, X: Array) -> Array:
+        """How unlike every class samples are: the larger the more, 0 being usual.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        novelty : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self._unlikeness(judge(self.estimator_, X).evidence)
+
+    def _p_values(self, evidence: Array) -> Array:
+        usual = np.sort(self._unlikeness(self.evidence_))
+        n_as_unlike = len(usual) - np.searchsorted(usual, self._unlikeness(evidence), side="left")
+        return (n_as_unlike + 1) / (len(usual) + 1)
+
+    def _unlikeness(self, evidence: Array) -> Array:
+        mean, spread = self.evidence_.mean(axis=0), self.evidence_.std(axis=0)
+        unlike = (evidence - mean) / np.where(spread > 0, spread, 1) * [-1, 1]
+        return unlike[:, MEASURES[self.measure]].sum(axis=1)
+
+    def decision_function(self, X: Array) -> Array:
+        """Scores of the classes, by the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes) or (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.estimator_.decision_function(X)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in `fit`."""
+        check_is_fitted(self)
+        return int(self.estimator_.n_features_in_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def split_pipeline(estimator: Any) -> tuple[Any | None, DictionaryClassifier]:
+    """What comes before our classifier, if anything, and the classifier."""
+    if isinstance(estimator, RejectingClassifier):
+        return split_pipeline(getattr(estimator, "estimator_", estimator.estimator))
+    before, final = None, estimator
+    if isinstance(estimator, Pipeline):
+        before, final = estimator[:-1] if len(estimator) > 1 else None, estimator[-1]
+        if isinstance(final, RejectingClassifier):
+            inner, final = split_pipeline(final)
+            if inner is not None:
+                before = Pipeline([("before", before), ("inner", inner)]) if before is not None else inner
+    if not isinstance(final, DictionaryClassifier):
+        raise TypeError(
+            f"{type(final).__name__} has no atoms to tell by. Give one of this package's classifiers, "
+            "LEDLClassifier for one, or a Pipeline that ends in one."
+        )
+    return before, final
+
+
+class Judged(NamedTuple):
+    """What a classifier makes of samples."""
+
+    labels: Array  # (n,)
+    scores: Array  # (n, c)
+    evidence: Array  # (n, 2): concentration and residual
+
+
+def judge(estimator: Any, X: Array) -> Judged:
+    """Labels, scores, concentration and residual of samples in one pass, by a fitted classifier or pipeline."""
+    before, model = split_pipeline(estimator)
+    owners = atom_owners(model)
+    c = len(model.classes_)
+    members = [np.flatnonzero(owners == j) for j in range(c)]
+    belongs = (owners[:, None] == np.arange(c)).astype(np.float64)
+
+    def finish(codes: Array, X: Array, sq_norms: Array) -> Array:
+        xp = namespace(codes)
+        sizes = xp.abs(as_array(codes, codes, xp.float64)) @ as_array(belongs, codes)
+        total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
+        share = largest / xp.where(total > 0, total, xp.ones_like(total))
+        concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
+        nearest = xp.min(class_residuals(codes, X, sq_norms, model._atoms, members), axis=1)
+        # A sample of zeros is as far from every class as can be.
+        residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
+        scores = as_array(model._rule(codes, X, sq_norms), codes, xp.float64)
+        return xp.concat([scores, xp.stack([concentration, residual], axis=1)], axis=1)
+
+    found = to_host(model._from_codes(X if before is None else before.transform(X), finish))
+    scores, evidence = found[:, :c], found[:, c:]
+    return Judged(model.classes_[scores.argmax(axis=1)], scores, evidence)
+
+
+def atom_owners(model: DictionaryClassifier) -> Array:
+    """The class of each atom, 0, ..., c - 1: its own, or, where atoms have none, that it counts for most."""
+    if hasattr(model, "atom_classes_"):
+        return model._atom_labels
+    weights: Array = model.label_components_
+    return weights.argmax(axis=1)
+
+
+def folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
+    """Splits of the training samples, stratified and fewer than asked for if a class has fewer samples."""
+    classes, counts = np.unique(y, return_counts=True)
+    if isinstance(cv, Integral):
+        if counts.min() < 2:
+            raise ValueError(
+                f"The class {classes[counts.argmin()]} has one sample only, so that no model can judge it "
+                "without having seen it. Add another, or leave the class out."
+            )
+        cv = int(min(int(cv), counts.min()))
+    return list(check_cv(cv, y, classifier=True).split(X, y))
+
+
+def checked_label(label: Any, classes: Array) -> Any:
+    """What rejected samples are called: like the classes, and none of them."""
+    numbers = classes.dtype.kind in "biuf"
+    if label is None:
+        label = -1 if numbers else "none of these"
+    if numbers == isinstance(label, str):
+        kind = "numbers" if numbers else "text"
+        raise ValueError(f"reject_label={label!r} must be like the labels, which are {kind}.")
+    if label in classes.tolist():
+        raise ValueError(f"reject_label={label!r} is the label of a class. Choose one that is not among them.")
+    return label
