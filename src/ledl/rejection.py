@@ -11,6 +11,7 @@ What is usual is learnt from the training samples: each is judged by a model tha
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -57,7 +58,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         By what to tell. docs/rejection.md has figures.
 
     reject_label : label, default=None
-        What `predict` gives for a rejected sample. None: "none of these", or -1 where labels are numbers.
+        What `predict` gives for a rejected sample. None: "none of these"; where labels are numbers, -1, or
+        less if there are negative ones.
 
     cv : int or cross-validation splitter, default=5
         Folds in which training samples are judged, or fewer where a class has fewer samples.
@@ -323,7 +325,7 @@ def checked_label(label: Any, classes: Array) -> Any:
     """What rejected samples are called: like the classes, and none of them."""
     numbers = classes.dtype.kind in "biuf"
     if label is None:
-        label = -1 if numbers else "none of these"
+        label = min(-1, math.floor(classes.min()) - 1) if numbers else "none of these"
     if numbers == isinstance(label, str):
         kind = "numbers" if numbers else "text"
         raise ValueError(f"reject_label={label!r} must be like the labels, which are {kind}.")

@@ -1,4 +1,4 @@
-"""The command line. What computes is imported by the commands that need it, so that help comes at once."""
+"""``ledl reproduce``: the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -17,21 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-import ledl
+from ledl.cli._console import INTERRUPTED, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 if TYPE_CHECKING:
     from ledl.experiments import Outcome, Plan, Progress
 
-INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 LINE_EVERY = 30.0  # seconds, where there is no terminal for a bar
-
-app = typer.Typer(
-    help="Classify images from a handful of labelled examples, with supervised dictionary learning.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
 
 
 class Select(StrEnum):
@@ -40,21 +32,6 @@ class Select(StrEnum):
     cv = "cv"
     wide = "wide"
     defaults = "defaults"
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"ledl {ledl.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Options of all commands."""
 
 
 EXAMPLES = """
@@ -68,7 +45,6 @@ ledl reproduce paper --out results  [dim]the paper's table 1, an hour or more on
 """
 
 
-@app.command(epilog=EXAMPLES)
 def reproduce(
     datasets: Annotated[
         list[str] | None,
@@ -151,13 +127,13 @@ def _reproduce(
             options: dict[str, Any] = {"n_jobs": jobs, "device": device, "figures": figures}
             return reproduce(plan, out, **options, watch=watch, tell=tell)
     except KeyboardInterrupt:
-        _say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
+        say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenProcessPool:
-        _say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
+        say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
         raise typer.Exit(1) from None
     except (ValueError, OSError, ImportError) as error:
-        _say(console, f"{type(error).__name__}: {error}", style="red")
+        say(console, f"{type(error).__name__}: {error}", style="red")
         raise typer.Exit(2) from None
 
 
@@ -221,21 +197,16 @@ def _show(outcome: Outcome, out: Path) -> None:
         for row in table.rows:
             shown.add_row(*(Text(marks[entry.mark][0] + entry.text, marks[entry.mark][1]) for entry in row))
         console.print(shown)
-        _say(console, table.full_note("*", "~"), style="dim")
+        say(console, table.full_note("*", "~"), style="dim")
     for text in outcome.remarks:
-        _say(console, f"Remark: {text}")
+        say(console, f"Remark: {text}")
     for text in outcome.failures:
-        _say(console, f"Failed: {text}", style="red")
+        say(console, f"Failed: {text}", style="red")
     if outcome.report:
-        _say(console, f"\nReport:  {outcome.report.resolve()}")
-        _say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)")
+        say(console, f"\nReport:  {outcome.report.resolve()}")
+        say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)")
     if outcome.pictures:
-        _say(console, f"Figures: {out.resolve() / 'figures'}")
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        say(console, f"Figures: {out.resolve() / 'figures'}")
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""What the commands share: how they speak, how they fail, and how they show that they are at work."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+INTERRUPTED = 130  # the shell's exit status for Ctrl-C
+FAILED = 2
+SOME_UNREADABLE = 1
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def errors_told(console: Console) -> Iterator[None]:
+    """What goes wrong is told in a line, and in the exit status."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(console, "Stopped.")
+        raise typer.Exit(INTERRUPTED) from None
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+        say(console, f"{type(error).__name__}: {error}", style="red")
+        raise typer.Exit(FAILED) from None
+
+
+@contextmanager
+def warnings_told(console: Console) -> Iterator[None]:
+    """Warnings as notes, each once, at the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        say(console, f"Note: {text}", style="yellow")
+
+
+@contextmanager
+def bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many are done, of how many; quiet where there is no terminal."""
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

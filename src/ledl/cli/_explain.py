@@ -1,0 +1,41 @@
+"""``ledl explain``: why an image was taken for a class, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ledl.cli._console import errors_told, say
+from ledl.cli._fit import check_out
+
+EXAMPLES = """
+[b]Examples[/b]
+
+ledl explain model.ledl photos/3.jpg -o why.html
+"""
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that ledl fit wrote.")],
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="An image.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PAGE.html", help="Where the page goes.")],
+    reject: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help='Say "none of these" if the image is unlike every class.'),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(metavar="FILE.onnx", help="Where the network lies, if it has moved.")
+    ] = None,
+) -> None:
+    """Say why an image is taken for a class: a page with the atoms, and the training images, behind it."""
+    console = Console(stderr=True)
+    with errors_told(console):
+        check_out(out)
+        from ledl.images import explain_image, open_image_model
+
+        found = explain_image(open_image_model(model, network=features), image, out, reject=reject)
+        say(Console(), str(found))
+        say(Console(), f"\nPage: {out.resolve()}")

@@ -1,0 +1,92 @@
+"""Images on disk: which they are, their features a few at a time, and small copies of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.features import ImageError
+from ledl.features._cache import content_key
+from ledl.features._images import SUFFIXES, read_image, shown
+
+# Images whose features are made, and labels told, at a time.
+CHUNK = 64
+THUMBNAIL = 96  # pixels, the longer side
+
+
+def extract(
+    extractor: Any, paths: Sequence[str | os.PathLike[str]]
+) -> Iterator[tuple[slice, Array, list[tuple[str, str]]]]:
+    """Features of images, a few at a time; rows of NaN, and names and reasons, for those that are bad."""
+    extractor.set_params(on_error="skip")
+    for first in range(0, len(paths), CHUNK):
+        chunk = slice(first, min(first + CHUNK, len(paths)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # who is skipped is told by name
+            rows = extractor.transform(paths[chunk])
+        bad = [(name, reason) for _, name, reason in extractor.skipped_]
+        if rows.shape[1] == 0:  # none could be read
+            rows = np.full((len(rows), extractor._n_features_out), np.nan, dtype=np.float32)
+        yield chunk, rows, bad
+
+
+def is_image_name(path: Path) -> bool:
+    """Whether a name is that of an image; what is hidden, or in a hidden folder, is not."""
+    return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
+
+
+def image_files(paths: Sequence[Path]) -> list[Path]:
+    """Files as they are, and the images in folders and the folders in them, by name."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = [Path(root, name) for root, folders, names in os.walk(path) for name in names]
+            found += sorted(file for file in inside if is_image_name(file.relative_to(path)))
+        elif path.exists():
+            found.append(path)
+        else:
+            raise FileNotFoundError(f"There is no file or folder {shown(path)}.")
+    return found
+
+
+def relative_name(path: str | os.PathLike[str]) -> str:
+    """Class and file: what stays the same when a folder of classes moves."""
+    return shown("/".join(Path(path).absolute().parts[-2:]))
+
+
+def digest(path: Path) -> str | None:
+    """sha256 of the content; None where it cannot be read, which is told when it is decoded."""
+    try:
+        return content_key(path)
+    except (OSError, ImageError):
+        return None
+
+
+def trained_on(known: Mapping[str, str], paths: Sequence[Path]) -> tuple[list[bool], int]:
+    """For each image whether it was trained on, by folder, name and content; and how many others are copies.
+
+    `known`: for each training image its name and the sha256 of its content.
+    """
+    contents = set(known.values())
+    digests = [digest(path) for path in paths]
+    same = [
+        key is not None and known.get(relative_name(p)) == key for p, key in zip(paths, digests, strict=True)
+    ]
+    n_copies = sum(key in contents and not is_same for key, is_same in zip(digests, same, strict=True))
+    return same, n_copies
+
+
+def thumbnail(path: str) -> Array:
+    """A small JPEG of an image, as bytes."""
+    image = read_image(path, "RGB")
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=85)
+    return np.frombuffer(out.getvalue(), dtype=np.uint8)

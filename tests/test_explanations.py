@@ -1,0 +1,205 @@
+"""Explanations: contributions that add up, and a reconstruction and neighbours that are what they say."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ledl import (
+    CRCClassifier,
+    CSDLClassifier,
+    DKSVDClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    RejectingClassifier,
+    SRCClassifier,
+    explain,
+)
+from ledl.features import PixelFeatures
+
+CLASSIFIERS = [
+    LEDLClassifier(random_state=0),
+    LEDLClassifier(kernel="rbf", random_state=0),
+    SRCClassifier(),
+    SRCClassifier(kernel="poly"),
+    CRCClassifier(),
+    CRCClassifier(rule="regularized"),
+    CRCClassifier(rule="regularized", kernel="hellinger"),
+    CSDLClassifier(random_state=0),
+    DKSVDClassifier(n_nonzero_coefs=5, random_state=0),
+    DKSVDClassifier(n_nonzero_coefs=5, init="all", random_state=0),
+    LCKSVDClassifier(n_nonzero_coefs=5, random_state=0),
+]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(return_X_y=True)
+
+
+@pytest.fixture(params=CLASSIFIERS, ids=lambda model: str(model)[:60])
+def fitted(request, digits):
+    X, y = digits
+    return request.param.fit(X[:80].astype(np.float64), y[:80])
+
+
+def test_contributions_add_up_to_the_scores(fitted, digits):
+    X, _ = digits
+    scores = fitted.decision_function(X[80:90].astype(np.float64))
+    for x, expected in zip(X[80:90].astype(np.float64), scores, strict=True):
+        found = explain(fitted, x)
+        sums = found.base + found.contributions.sum(axis=0)
+        np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-12 * max(1, np.abs(found.base).max()))
+        np.testing.assert_array_equal(found.scores.argmax(), expected.argmax())
+        assert found.predicted == fitted.predict(x[None])[0]
+
+
+def test_the_base_of_residuals_is_the_squared_norm(digits):
+    X, y = digits
+    for model in (SRCClassifier(), SRCClassifier(normalize=False, alpha=1.0)):
+        found = explain(model.fit(X[:80], y[:80]), X[80])
+        x = X[80].astype(np.float64)
+        expected = -1.0 if model.normalize else -x @ x
+        np.testing.assert_allclose(found.base, expected, rtol=1e-6)
+    assert not explain(LEDLClassifier(random_state=0).fit(X[:80], y[:80]), X[80]).base.any()
+
+
+def test_contributions_of_residuals_are_shapley_values(digits):
+    """By their definition: the mean over all orders of what an atom adds to those before it."""
+    X, y = digits
+    few = np.concatenate([np.flatnonzero(y == j)[:4] for j in (0, 1)])
+    model = SRCClassifier(alpha=1e-4).fit(X[few].astype(np.float64), y[few])
+    x = X[np.flatnonzero(y == 0)[5]].astype(np.float64)
+    x /= np.linalg.norm(x)
+    found = explain(model, x)
+    own = np.flatnonzero(found.atom_classes == 0)
+
+    def value(atoms):
+        rest = x - sum((found.codes[k] * found.atoms[k] for k in atoms), np.zeros(len(x)))
+        return -rest @ rest
+
+    for k in own:
+        others = [i for i in own if i != k]
+        shapley = sum(
+            (value([*chosen, k]) - value(chosen)) / (len(own) * comb(len(others), size))
+            for size in range(len(own))
+            for chosen in combinations(others, size)
+        )
+        np.testing.assert_allclose(found.contributions[k, 0], shapley, atol=1e-12)
+    assert np.ptp(found.contributions[own, 0]) > 0.01
+
+
+def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitted, digits):
+    x = digits[0][85].astype(np.float64)
+    found = explain(fitted, x)
+    np.testing.assert_array_equal(found.sample, x)
+    if hasattr(fitted, "dual_components_"):
+        assert found.reconstruction is None
+        assert found.atoms is None
+        return
+    np.testing.assert_allclose(found.codes, fitted.transform(x[None])[0], atol=1e-12)
+    expected = found.codes @ fitted.components_ * np.linalg.norm(x)
+    np.testing.assert_allclose(found.reconstruction, expected, atol=1e-9 * np.linalg.norm(x))
+    assert np.linalg.norm(x - found.reconstruction) < 0.5 * np.linalg.norm(x)
+
+
+def test_neighbours_are_the_training_samples_with_the_largest_cosines(digits):
+    X, y = digits
+    X = X.astype(np.float64)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines = unit[:80] @ unit[85]
+    expected = np.argsort(-cosines)[:7]
+    for model in (LEDLClassifier(random_state=0), CRCClassifier(), LCKSVDClassifier(random_state=0)):
+        found = explain(model.fit(X[:80], y[:80]), X[85], n_neighbors=7)
+        np.testing.assert_array_equal(found.neighbors, expected)
+        np.testing.assert_allclose(found.similarities, cosines[expected], atol=1e-10)
+        np.testing.assert_array_equal(found.neighbor_classes, y[:80][expected])
+        used = np.flatnonzero(found.codes)
+        assert (found.atom_neighbors[np.setdiff1d(np.arange(len(found.codes)), used)] == -1).all()
+        if isinstance(model, CRCClassifier):
+            np.testing.assert_array_equal(found.atom_neighbors[used, 0], used)
+        else:
+            k = used[0]
+            to_atom = np.abs(unit[:80] @ model.components_[k])
+            np.testing.assert_array_equal(found.atom_neighbors[k], np.argsort(-to_atom, kind="stable")[:7])
+
+
+def test_models_of_many_samples_have_no_neighbours_but_explain(digits, monkeypatch):
+    X, y = digits
+    monkeypatch.setattr("ledl.estimators._base.KEPT_NUMBERS", 100)
+    found = explain(LEDLClassifier(random_state=0).fit(X[:80], y[:80]), X[85])
+    assert len(found.neighbors) == 0
+    assert (found.atom_neighbors == -1).all()
+    assert "not kept" in str(found)
+
+
+def test_the_margin_ranks_the_atoms(fitted, digits):
+    found = explain(fitted, digits[0][85].astype(np.float64))
+    first, second = np.argsort(-found.scores)[:2]
+    np.testing.assert_allclose(
+        found.margins.sum(),
+        found.scores[first] - found.scores[second] - (found.base[first] - found.base[second]),
+    )
+    sizes = np.abs(found.margins[found.decisive_atoms])
+    assert (np.diff(sizes) <= 0).all()
+    assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
+    assert str(found.classes[first]) in str(found)
+    assert repr(found).startswith("Explanation(")
+
+
+def test_two_classes_strings_zeros_and_float32(digits):
+    X, y = digits
+    two = y < 2
+    names = np.array(["cat", "dog"])[y[two]]
+    model = LEDLClassifier(random_state=0).fit(X[two][:30].astype(np.float32), names[:30])
+    found = explain(model, X[two][40].astype(np.float32))
+    assert found.predicted == model.predict(X[two][40:41])[0]
+    difference = model.decision_function(X[two][40:41].astype(np.float32))[0]
+    np.testing.assert_allclose(found.scores[1] - found.scores[0], difference, rtol=1e-4)
+    nothing = explain(model, np.zeros(64))
+    assert not nothing.contributions.any()
+    assert len(nothing.decisive_atoms) == 0
+    assert "cat" in str(nothing)
+
+
+def test_in_pipelines_and_wrappers(digits):
+    X, y = digits
+    scaled = make_pipeline(StandardScaler(), SRCClassifier()).fit(X[:80], y[:80])
+    found = explain(scaled, X[85])
+    np.testing.assert_allclose(found.sample, scaled[:-1].transform(X[85:86])[0])
+    np.testing.assert_allclose(found.scores, scaled.decision_function(X[85:86])[0], atol=1e-10)
+    assert found.p_value is None
+    rejecting = RejectingClassifier(make_pipeline(StandardScaler(), SRCClassifier()), reject=0.5)
+    found = explain(rejecting.fit(X[:80], y[:80]), X[85])
+    np.testing.assert_allclose(found.p_value, rejecting.p_values(X[85:86])[0])
+    assert found.rejected == (found.p_value <= 0.5)
+    outside = make_pipeline(StandardScaler(), RejectingClassifier(SRCClassifier())).fit(X[:80], y[:80])
+    np.testing.assert_allclose(explain(outside, X[85]).scores, found.scores)
+
+
+def test_a_pipeline_of_images_takes_an_image(digits):
+    pytest.importorskip("PIL")
+    X, y = digits
+    images = [np.uint8(x.reshape(8, 8) * 15) for x in X[:81]]
+    model = make_pipeline(PixelFeatures(size=8), LEDLClassifier(random_state=0)).fit(images[:80], y[:80])
+    found = explain(model, images[80])
+    np.testing.assert_allclose(found.scores, model.decision_function(images[80:])[0], atol=1e-6)
+
+
+def test_what_cannot_be_explained_is_told(digits):
+    X, y = digits
+    with pytest.raises(NotFittedError):
+        explain(LEDLClassifier(), X[0])
+    model = LEDLClassifier(random_state=0).fit(X[:80], y[:80])
+    with pytest.raises(ValueError, match="one sample"):
+        explain(model, X[:2])
+    with pytest.raises(ValueError, match="features"):
+        explain(model, X[0, :10])
+    with pytest.raises(TypeError, match="no atoms"):
+        explain(LogisticRegression().fit(X[:80], y[:80]), X[85])

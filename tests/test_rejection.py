@@ -1,0 +1,161 @@
+"""None of these: the measures by their definitions, the threshold by its rate, and what cannot be done."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ledl import CRCClassifier, DKSVDClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier
+
+OURS = [
+    SRCClassifier(),
+    CRCClassifier(),
+    LEDLClassifier(random_state=0),
+    LEDLClassifier(kernel="rbf", random_state=0),
+    DKSVDClassifier(n_nonzero_coefs=5, random_state=0),
+]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def known(digits):
+    X, y = digits
+    return X[y < 5], y[y < 5]
+
+
+@parametrize_with_checks([RejectingClassifier(SRCClassifier(), reject=0.0)])
+def test_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("model", OURS, ids=str)
+def test_evidence_is_what_it_says_of_models_that_have_not_seen_a_sample(model, known):
+    X, y = known[0][:60], known[1][:60]
+    fitted = RejectingClassifier(model, cv=4).fit(X, y)
+    for train, test in StratifiedKFold(4).split(X, y):
+        alone = clone(model).fit(X[train], y[train])
+        codes, c = alone.transform(X[test]), len(alone.classes_)
+        np.testing.assert_array_equal(fitted.cv_predictions_[test], alone.predict(X[test]))
+        for code, found in zip(codes, fitted.evidence_[test], strict=True):
+            sizes = [np.abs(code[alone.atom_classes_ == label]).sum() for label in alone.classes_]
+            expected = (c * max(sizes) / sum(sizes) - 1) / (c - 1)
+            np.testing.assert_allclose(found[0], expected, atol=1e-10)
+    if model.get_params().get("kernel", "linear") == "linear":
+        x = X[test][0] / np.linalg.norm(X[test][0])
+        parts = [alone.atom_classes_ == label for label in alone.classes_]
+        rests = [x - codes[0][own] @ alone.components_[own] for own in parts]
+        nearest = min(rest @ rest for rest in rests)
+        np.testing.assert_allclose(fitted.evidence_[test][0, 1], nearest, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", OURS, ids=str)
+def test_other_classes_are_told_from_the_known_ones(model, digits, known):
+    X, y = digits
+    fitted = RejectingClassifier(model).fit(known[0][:100], known[1][:100])
+    novelty = fitted.novelty(np.concatenate([known[0][100:], X[y >= 5]]))
+    is_other = np.arange(len(novelty)) >= len(known[0]) - 100
+    assert roc_auc_score(is_other, novelty) > 0.85
+
+
+@pytest.mark.parametrize("reject", [0.02, 0.1, 0.3])
+def test_about_as_many_known_samples_are_rejected_as_asked_for(known, reject):
+    """Over random draws of the training samples, so that luck averages out."""
+    X, y = known
+    rates = []
+    for seed in range(6):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[:150], order[150:]
+        fitted = RejectingClassifier(CRCClassifier(), reject=reject).fit(X[train], y[train])
+        rates.append(np.mean(fitted.predict(X[test]) == -1))
+    assert 0.4 * reject < np.mean(rates) < 1.6 * reject
+
+
+def test_p_values_are_ranks_among_the_training_samples(known):
+    X, y = known
+    fitted = RejectingClassifier(SRCClassifier()).fit(X[:100], y[:100])
+    mean, std = fitted.evidence_.mean(axis=0), fitted.evidence_.std(axis=0)
+    usual = -(fitted.evidence_[:, 0] - mean[0]) / std[0] + (fitted.evidence_[:, 1] - mean[1]) / std[1]
+    novelty = fitted.novelty(X[100:130])
+    expected = [(1 + np.sum(usual >= one)) / 101 for one in novelty]
+    np.testing.assert_allclose(fitted.p_values(X[100:130]), expected)
+    for measure, sign, column in (("concentration", -1, 0), ("residual", 1, 1)):
+        alone = clone(fitted).set_params(measure=measure).fit(X[:100], y[:100])
+        order = np.argsort(alone.novelty(X[:100]))
+        assert (np.diff(sign * fitted_evidence(alone, X[:100])[order, column]) >= -1e-12).all()
+
+
+def fitted_evidence(fitted, X):
+    from ledl.rejection import judge
+
+    return judge(fitted.estimator_, X).evidence
+
+
+def test_labels_of_every_kind(known):
+    X, y = known[0][:60], known[1][:60]
+    strange = np.random.default_rng(0).standard_normal((4, 64))
+    for labels, rejected in (
+        (y, -1),
+        (y.astype(np.uint8), -1),
+        (y.astype(float), -1),
+        (np.array(list("abcde"))[y], "none of these"),
+        (y > 2, -1),
+        (y - 3, -4),
+    ):
+        fitted = RejectingClassifier(SRCClassifier(), reject=0.5).fit(X, labels)
+        said = set(fitted.predict(np.concatenate([X, strange])).tolist())
+        assert rejected in said
+        assert said <= {rejected, *labels.tolist()}
+    fitted = RejectingClassifier(SRCClassifier(), reject=0.5, reject_label="?").fit(
+        X, np.array(list("abcde"))[y]
+    )
+    assert "?" in fitted.predict(strange)
+    assert (fitted.set_params(reject=0.0).predict(strange) != "?").all()
+
+
+def test_nothing_is_rejected_at_zero_and_a_black_image_soon(known):
+    X, y = known[0][:60], known[1][:60]
+    fitted = RejectingClassifier(SRCClassifier(), reject=0.0).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.estimator_.predict(X))
+    assert fitted.set_params(reject=0.05).predict(np.zeros((1, 64)))[0] == -1
+
+
+def test_with_pipelines_and_precomputed_kernels(known):
+    X, y = known[0][:60], known[1][:60]
+    inside = RejectingClassifier(make_pipeline(StandardScaler(), SRCClassifier())).fit(X, y)
+    assert len(inside.p_values(X)) == 60
+    gram = rbf_kernel(X, gamma=1e-3)
+    given = RejectingClassifier(SRCClassifier(kernel="precomputed", normalize=False)).fit(gram, y)
+    rbf = RejectingClassifier(SRCClassifier(kernel="rbf", gamma=1e-3, normalize=False)).fit(X, y)
+    np.testing.assert_allclose(given.evidence_, rbf.evidence_, atol=1e-6)
+
+
+def test_what_cannot_be_done_is_told(known):
+    X, y = known[0][:60], known[1][:60]
+    lonely = np.where(np.arange(60) == 0, 9, y)
+    cases = [
+        (RejectingClassifier(LogisticRegression()), y, TypeError, "no atoms"),
+        (RejectingClassifier(SRCClassifier()), lonely, ValueError, "one sample only"),
+        (RejectingClassifier(SRCClassifier(), reject=1.5), y, ValueError, "reject"),
+        (RejectingClassifier(SRCClassifier(), reject_label=3), y, ValueError, "label of a class"),
+        (RejectingClassifier(SRCClassifier(), reject_label="none"), y, ValueError, "numbers"),
+        (RejectingClassifier(SRCClassifier(), cv=HalfOfThem(3)), y, ValueError, "no test fold"),
+    ]
+    for model, labels, error, message in cases:
+        with pytest.raises(error, match=message):
+            model.fit(X, labels)
+
+
+class HalfOfThem(KFold):
+    def split(self, X, y=None, groups=None):
+        yield from list(super().split(X, y, groups))[:2]
