@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LEDLClassifier,
         SRCClassifier,
     )
+    from ledl.persistence import ModelFileError, load, save
     from ledl.selection import BatchedSearchCV
 
 __version__ = "0.1.0.dev0"
@@ -33,12 +34,15 @@ __all__ = [
     "DKSVDClassifier",
     "LCKSVDClassifier",
     "LEDLClassifier",
+    "ModelFileError",
     "SRCClassifier",
     "__version__",
     "datasets",
     "experiments",
     "features",
+    "load",
     "plots",
+    "save",
     "sparse_encode",
 ]
 
@@ -46,6 +50,7 @@ _HOME = {
     "BatchedSearchCV": "ledl.selection",
     "CodingInfo": "ledl.coding",
     "sparse_encode": "ledl.coding",
+    **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),
     **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},
 }
 
