@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SRCClassifier,
     )
     from ledl.explanations import Explanation, explain
+    from ledl.persistence import ModelFileError, load, save
     from ledl.rejection import RejectingClassifier
     from ledl.selection import BatchedSearchCV
 
@@ -36,6 +37,7 @@ __all__ = [
     "Explanation",
     "LCKSVDClassifier",
     "LEDLClassifier",
+    "ModelFileError",
     "RejectingClassifier",
     "SRCClassifier",
     "__version__",
@@ -43,7 +45,9 @@ __all__ = [
     "experiments",
     "explain",
     "features",
+    "load",
     "plots",
+    "save",
     "sparse_encode",
 ]
 
@@ -54,6 +58,7 @@ _HOME = {
     "Explanation": "ledl.explanations",
     "RejectingClassifier": "ledl.rejection",
     "explain": "ledl.explanations",
+    **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),
     "sparse_encode": "ledl.coding",
 }
 

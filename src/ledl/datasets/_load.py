@@ -198,7 +198,7 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
     extractor = ResNetFeatures(
         model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
     )
-    data = extractor.transform(listing.filenames)
+    data = extractor.fit_transform(listing.filenames)
     if (len(data), len(listing.target_names)) != (entry.samples, entry.classes) and not source.pyramid:
         warnings.warn(
             f"{home / source.names[0]} has {len(data)} images of {len(listing.target_names)} classes, but "

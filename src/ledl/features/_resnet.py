@@ -65,10 +65,11 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Attributes
     ----------
     preprocessing_ : Preprocessing
-        The one that is used.
+        The one that `fit` found.
 
     identity_ : str
-        Checksum or name of the model.
+        Checksum or name of the model that `fit` found. From then on features of another model or preprocessing
+        are refused, until the next `fit`; without `fit`, `transform` takes what there is.
 
     skipped_ : list of tuples (number, name, reason)
         The images that the last `transform` could not read.
@@ -112,6 +113,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
         """Load the model and check that it goes with its preprocessing; there is nothing to learn."""
+        for name in ("identity_", "preprocessing_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         network, preprocessing = self._network()
         size = preprocessing.size
         try:
@@ -122,6 +125,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 "preprocessing of its size, and export it for any number of images."
             ) from error
         self._n_features_out = features.shape[1] * (6 if self.pyramid else 1)
+        self.preprocessing_, self.identity_ = preprocessing, network.identity
         return self
 
     def transform(self, X: Sequence[Source]) -> Array:
@@ -209,7 +213,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._validate_params()
         loaded = getattr(self, "_loaded", None)
         if loaded is None or loaded[0] != str(self.model):
-            self._loaded = str(self.model), find_network(str(self.model))
+            self._loaded = str(self.model), self._find_network()
         network: Network = self._loaded[1]
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
@@ -218,8 +222,32 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 "ledl.features.IMAGENET for torchvision's networks, ledl.features.CAFFE for the original ones, "
                 "or a Preprocessing of your own."
             )
-        self.preprocessing_, self.identity_ = preprocessing, network.identity
+        self._check_as_fitted(network, preprocessing)
         return network, preprocessing
+
+    def _find_network(self) -> Network:
+        try:
+            return find_network(str(self.model))
+        except FileNotFoundError as error:
+            if not hasattr(self, "identity_"):
+                raise
+            raise FileNotFoundError(
+                f"There is no model {self.model}, on whose features ({self.identity_}) this was trained. Say "
+                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...)."
+            ) from error
+
+    def _check_as_fitted(self, network: Network, preprocessing: Preprocessing) -> None:
+        """Refuse features that are not those of `fit`, if there was one."""
+        if getattr(self, "identity_", network.identity) != network.identity:
+            raise ValueError(
+                f"This was trained on features of {self.identity_}, but {self.model} is {network.identity}. "
+                "Point to the former with set_params(model=...), or fit again."
+            )
+        if getattr(self, "preprocessing_", preprocessing) != preprocessing:
+            raise ValueError(
+                f"This was trained on images prepared by {self.preprocessing_}, but now it is {preprocessing}. "
+                "Set preprocessing to the former with set_params, or fit again."
+            )
 
     def _open_cache(self, network: Network, preprocessing: Preprocessing) -> FeatureCache | None:
         if self.cache is None:

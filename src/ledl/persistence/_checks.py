@@ -1,0 +1,224 @@
+"""Whether what a file says is a model: parameters, shapes that go together, finite numbers, predictions.
+
+All raise ValueError, or whatever estimators raise; a decoder says where and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from ledl.arrays import Array
+from ledl.coders import RidgeCoder
+from ledl.estimators._base import Dictionary, DictionaryClassifier, ResidualScores
+from ledl.estimators._crc import CRCClassifier
+from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
+from ledl.estimators._lcksvd import DKSVDClassifier
+from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.persistence._shapes import NEEDED, OURS, SHAPES, check_floats, expect, is_count, is_floats, shapes
+from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
+from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
+
+# A side of what images are brought to: a file must not ask for terabytes of pixels.
+MAX_SIDE = 4096
+# Kernels, with the names of their parameters.
+KERNELS = {"rbf": {"gamma"}, "poly": {"gamma", "degree", "coef0"}, "hellinger": set()}
+OUTPUTS = ("default", "pandas", "polars")
+
+
+def check_part(part: Any) -> None:
+    """Whether a subspace, kernel, coder or preprocessing is one."""
+    if isinstance(part, RowSpace):
+        sizes = shapes(part, {"basis": "r d"})
+        expect(sizes["r"] <= sizes["d"], "the basis has more rows than columns")
+    elif isinstance(part, KernelSpace):
+        shapes(part, {"basis": "n r", "coordinates": "n r"})
+        expect(isinstance(part.kernel, PairwiseKernel | PrecomputedKernel), "its kernel is none")
+    elif isinstance(part, PairwiseKernel):
+        _check_kernel(part)
+    elif isinstance(part, RidgeCoder):
+        shapes(part, {"atoms": "K r", "_projection": "r K"})
+    elif isinstance(part, Preprocessing):
+        _check_preprocessing(part)
+    for name in ("basis", "coordinates", "training", "inverse_norms", "atoms", "_projection"):
+        if getattr(part, name, None) is not None:
+            check_floats(getattr(part, name), name)
+
+
+def _check_kernel(kernel: PairwiseKernel) -> None:
+    name, parameters = kernel.kernel, kernel.parameters
+    expect(type(name) is str and name in KERNELS, f"there is no kernel {name!r:.50}")
+    expect(type(parameters) is dict, "parameters of kernels are a dict")
+    expect(set(parameters) == KERNELS[str(name)], f"these are not the parameters of kernel={name!r}")
+    for parameter, value in parameters.items():
+        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        expect(number or (parameter == "gamma" and value is None), f"{parameter} must be a finite number")
+    expect(type(kernel.normalize) is bool, "normalize is true or false")
+    shapes(kernel, {"training": "n d", "inverse_norms": "n"})
+    expect(kernel.training is not None and kernel.inverse_norms is not None, "its samples are missing")
+    expect(kernel.training.dtype == np.float64, "samples of kernels are of type float64")
+    if name == "hellinger":
+        expect(kernel.training.min() >= 0, "samples of the kernel 'hellinger' are not negative")
+
+
+def _check_preprocessing(part: Preprocessing) -> None:
+    for side in (part.size, part.resize):
+        expect(side is None or type(side) is int, "sizes of images are integers")
+        expect((side or 0) <= MAX_SIDE, f"images of {side} pixels a side are more than {MAX_SIDE}")
+    for values in (part.mean, part.std):
+        expect(type(values) is tuple and len(values) == 3, "means and deviations are three numbers")
+    numbers = (part.scale, *part.mean, *part.std)
+    expect(all(type(number) in (int, float) for number in numbers), "scales are numbers")
+
+
+def check_estimator(model: Any) -> None:
+    """Whether an estimator has parameters that it takes, and attributes that go together and predict."""
+    model._validate_params()
+    state = {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
+    config = state.pop("_sklearn_output_config", {})
+    expect(
+        type(config) is dict and all(k == "transform" and v in OUTPUTS for k, v in config.items()),
+        "its output is of a kind that there is not",
+    )
+    with quietly():
+        if isinstance(model, Pipeline):
+            check_pipeline(model)
+        elif isinstance(model, PixelFeatures | ResNetFeatures):
+            _check_features(model, state)
+        elif state and isinstance(model, Dictionary):
+            _check_dictionary(model)
+            try_dictionary(model)
+        elif state and type(model).__name__ in SHAPES:
+            _check_others(model)
+            try_others(model)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without warnings: what they tell of is checked."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _check_features(model: Any, state: dict[str, Any]) -> None:
+    if isinstance(model, PixelFeatures):
+        expect(not state, "there are no attributes of pixels")
+        sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
+        expect(len(sides) == 2, "a size is a number, or a height and a width")
+        for side in sides:
+            expect(type(side) is int and 1 <= side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
+        return
+    fitted = {"identity_", "preprocessing_", "_n_features_out"}
+    expect(set(state) in (set(), fitted), "it is fitted by halves")
+    if state:
+        expect(type(model.identity_) is str, "the network's identity is a string")
+        expect(isinstance(model.preprocessing_, Preprocessing), "it has no preprocessing")
+        expect(is_count(model._n_features_out), "it has no number of features")
+
+
+def _check_dictionary(model: Any) -> None:
+    needed = {"_space", "_scales", "_atoms", "n_features_in_"}
+    if isinstance(model, DictionaryClassifier):
+        needed |= {"classes_", "_atom_labels"}
+        needed |= set() if isinstance(model, ResidualScores) else {"label_components_"}
+    if isinstance(model, CRCClassifier):
+        needed.add("_ridge")
+    _check_there(model, needed)
+    space: Any = model._space
+    kernel: Any = getattr(space, "kernel", None)
+    needed = {"dual_components_" if isinstance(space, KernelSpace) else "components_"}
+    _check_there(model, needed)
+    expect(type(model._scales) is bool, "_scales is true or false")
+    sizes = shapes(model, OURS, d=model.n_features_in_)
+    for name in ("_atoms", "components_", "dual_components_", "label_components_", "_code_atoms"):
+        if hasattr(model, name):
+            check_floats(getattr(model, name), name)
+    if isinstance(space, IdentitySubspace):
+        expect(sizes["r"] == sizes["d"], "atoms and features differ in number")
+    elif isinstance(space, RowSpace):
+        expect(space.basis.shape == (sizes["r"], sizes["d"]), "the basis is of another shape than the atoms")
+    else:
+        expect(isinstance(space, KernelSpace), "there is no subspace")
+        n = sizes["d"] if isinstance(kernel, PrecomputedKernel) else len(kernel.training)
+        expect(space.basis.shape == (n, sizes["r"]) and sizes["n"] == n, "samples and atoms do not go together")
+        width = n if isinstance(kernel, PrecomputedKernel) else kernel.training.shape[1]
+        expect(width == sizes["d"], "the kernel's samples have other features")
+    if isinstance(model, CRCClassifier):
+        expect(isinstance(model._ridge, RidgeCoder), "it has no ridge codes")
+        expect(model._ridge.atoms.shape == model._atoms.shape, "its ridge codes are over other atoms")
+    if isinstance(model, DictionaryClassifier):
+        _check_labels(model, sizes["c"])
+    _check_outcome(model)
+
+
+def _check_labels(model: Any, c: int) -> None:
+    check_classes(model.classes_)
+    labels = model._atom_labels
+    expect(c >= 2, "there are fewer than two classes")
+    expect(labels.dtype.kind == "i" and labels.min() >= 0 and labels.max() < c, "atoms are of no class")
+    if not isinstance(model, DKSVDClassifier):  # which may start at all samples
+        expect(len(np.unique(labels)) == c, "some classes have no atoms")
+    if hasattr(model, "atom_classes_"):
+        # Of the same type, so that the comparison needs no more memory than the file had.
+        expect(model.atom_classes_.dtype == model.classes_.dtype, "classes of atoms are of another type")
+        expect(np.array_equal(model.atom_classes_, model.classes_[labels]), "classes of atoms differ")
+
+
+def _check_outcome(model: Any) -> None:
+    expect(is_count(getattr(model, "n_iter_", 1)), "n_iter_ is a number of iterations")
+    expect(type(getattr(model, "stopped_by_", "")) is str, "stopped_by_ is a word")
+    history = getattr(model, "history_", {})
+    expect(
+        type(history) is dict and all(is_floats(values) for values in history.values()),
+        "history_ holds numbers of each iteration",
+    )
+
+
+def check_classes(classes: Array) -> None:
+    """Whether these are labels: numbers or strings, each once."""
+    expect(classes.dtype.kind in "biufUO" and classes.ndim == 1, "classes are labels")
+    if classes.dtype.kind == "f":
+        expect(bool(np.isfinite(classes).all()), "classes are finite")
+    expect(len(np.unique(classes)) == len(classes), "classes are there twice")
+
+
+def _check_others(model: Any) -> None:
+    """Of scikit-learn's estimators: shapes, and numbers that predictions need."""
+    name = type(model).__name__
+    _check_there(model, NEEDED[name])
+    n_features = getattr(model, "n_features_in_", 1)
+    sizes = shapes(model, SHAPES[name], d=n_features)
+    if hasattr(model, "classes_") and name != "RidgeClassifier":  # its binarizer has them
+        check_classes(np.asarray(model.classes_))
+    for attribute in ("coef_", "components_"):
+        if hasattr(model, attribute):
+            check_floats(getattr(model, attribute), attribute)
+    if hasattr(model, "intercept_"):
+        # A number where no intercept was fitted.
+        intercept = np.asarray(model.intercept_)
+        expect(
+            is_floats(intercept) and intercept.shape in ((), (sizes["p"],)), "intercept_ is of another shape"
+        )
+    if "p" in sizes and "c" in sizes:
+        rows = (1, 2) if sizes["c"] == 2 else (sizes["c"],)
+        expect(sizes["p"] in rows, "coef_ has not a row for each class")
+    if name == "RidgeClassifier":
+        binarizer = getattr(model, "_label_binarizer", None)
+        expect(type(binarizer).__name__ == "LabelBinarizer", "it has no binarizer of labels")
+    if hasattr(model, "n_components_"):
+        expect(model.n_components_ == sizes["k"], "n_components_ is another number")
+    for attribute in ("_max_components", "_n_features_out"):
+        expect(is_count(getattr(model, attribute, 1)), f"{attribute} is a number")
+
+
+def _check_there(model: Any, needed: set[str]) -> None:
+    missing = sorted(needed - set(vars(model)))
+    expect(not missing, f"it has no {', '.join(missing)}")
