@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +29,9 @@ def errors_told(console: Console) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         say(console, "Stopped.")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:  # who reads our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python flush it in the end
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         say(console, f"{type(error).__name__}: {error}", style="red")

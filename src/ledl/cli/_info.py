@@ -41,7 +41,7 @@ def info(
             return
         for name, value in told.items():
             if isinstance(value, str):
-                say(Console(), f"{name.capitalize() + ':':14s}{value}")
+                say(Console(), f"{name.capitalize() + ':':15s}{value}")
 
 
 def datasets() -> None:

@@ -104,7 +104,8 @@ def predict(
             raise ValueError("There are no images to label. Give image files, or folders that hold some.")
         tally = Tally([str(label) for label in found.model.classes_], can_reject=reject is not None)
         unreadable = []
-        with bar(console, "images") as watch, writer(form, top, reject) as write:
+        widths = max(len(str(file)) for file in files), max(map(len, tally.classes))
+        with bar(console, "images") as watch, writer(form, top, reject, widths) as write:
             for file, prediction in zip(files, predict_files(found.model, files, watch), strict=True):
                 write(prediction)
                 if prediction.error:
@@ -133,7 +134,7 @@ def without_known(console: Console, files: list[Path], found: ImageModel) -> lis
     if any(seen):
         say(console, f"Skipped {sum(seen)} images that the model was trained on.")
     if n_copies:
-        say(console, f"{n_copies} of the others have the content of a training image under another name.")
+        say(console, f"Of the others, {n_copies} with the content of a training image under another name.")
     return [file for file, is_seen in zip(files, seen, strict=True) if not is_seen]
 
 
@@ -151,8 +152,10 @@ def answer(prediction: Prediction, reject: float | None) -> str:
 
 
 @contextmanager
-def writer(form: Format, top: int, reject: float | None) -> Iterator[Callable[[Prediction], None]]:
-    """A function that writes a prediction to stdout at once."""
+def writer(
+    form: Format, top: int, reject: float | None, widths: tuple[int, int]
+) -> Iterator[Callable[[Prediction], None]]:
+    """A function that writes a prediction to stdout at once; `widths` of the longest path and label."""
     if form is Format.csv:
         lines = csv.writer(sys.stdout, lineterminator="\n")
         extra = ["p_value"] if reject is not None else []
@@ -181,7 +184,8 @@ def writer(form: Format, top: int, reject: float | None) -> Iterator[Callable[[P
         yield write_object
         sys.stdout.write("[]\n" if before == "[" else "\n]\n")
     else:
-        yield lambda prediction: None if prediction.error else say(Console(), line(prediction, top, reject))
+        people = Console()
+        yield lambda said: None if said.error else say(people, line(said, top, reject, widths))
 
 
 def as_json(prediction: Prediction, top: int, reject: float | None) -> dict[str, Any]:
@@ -193,9 +197,9 @@ def as_json(prediction: Prediction, top: int, reject: float | None) -> dict[str,
     return told if prediction.p_value is None else {**told, "p_value": prediction.p_value}
 
 
-def line(prediction: Prediction, top: int, reject: float | None) -> str:
+def line(prediction: Prediction, top: int, reject: float | None, widths: tuple[int, int]) -> str:
     """A prediction for people."""
     label = answer(prediction, reject)
-    doubt = f" (p {prediction.p_value:.2f})" if label == REJECTED and prediction.p_value is not None else ""
     ranking = ", ".join(f"{name} {score:.3f}" for name, score in prediction.ranking[:top])
-    return f"{prediction.path}  {label}{doubt}  [{ranking}]"
+    path_width, label_width = min(widths[0], 70), max(widths[1], len(REJECTED) if reject is not None else 0)
+    return f"{prediction.path:{path_width}s}  {label:{label_width}s}  {ranking}"

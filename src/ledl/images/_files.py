@@ -6,6 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def extract(
     extractor: Any, paths: Sequence[str | os.PathLike[str]]
 ) -> Iterator[tuple[slice, Array, list[tuple[str, str]]]]:
     """Features of images, a few at a time; rows of NaN, and names and reasons, for those that are bad."""
-    extractor.set_params(on_error="skip")
+    extractor = copy(extractor).set_params(on_error="skip")  # not for good
     for first in range(0, len(paths), CHUNK):
         chunk = slice(first, min(first + CHUNK, len(paths)))
         with warnings.catch_warnings():

@@ -69,15 +69,22 @@ def predict_files(
     model: Pipeline, paths: Sequence[str | os.PathLike[str]], watch: Watch = lambda done, total: None
 ) -> Iterator[Prediction]:
     """Labels of images, in their order, a few at a time."""
-    extractor, between, classifier = model[0], model[1:-1], model[-1]
+    extractor, classifier = model[0], model[-1]
     for chunk, rows, bad in extract(extractor, paths):
         good = ~np.isnan(rows).any(axis=1)
         reasons = dict(bad)
-        found = iter(judged(classifier, between.transform(rows[good])) if good.any() else [])
+        found = iter(judged(classifier, through(model.steps[1:-1], rows[good])) if good.any() else [])
         for path, is_good in zip(paths[chunk], good, strict=True):
             name = shown(path)
             yield next(found)._replace(path=name) if is_good else Prediction(name, error=reasons[name])
         watch(chunk.stop, len(paths))
+
+
+def through(steps: Sequence[tuple[str, Any]], X: Array) -> Array:
+    """What steps between features and classifier make of features."""
+    for _, step in steps:
+        X = step.transform(X) if hasattr(step, "transform") else X
+    return X
 
 
 def judged(classifier: Any, X: Array) -> Iterator[Prediction]:

@@ -182,6 +182,8 @@ def network(model: str, preprocessing: str | None, cache: str | os.PathLike[str]
     if preprocessing is None and model.endswith(".onnx") and beside.is_file():
         preprocessing = str(beside)
     known = {None: None, "caffe": CAFFE, "imagenet": IMAGENET}
+    if model.endswith(".onnx"):
+        model = str(Path(model).absolute())  # the model is used from other folders too
     if preprocessing in known:
         return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
     try:

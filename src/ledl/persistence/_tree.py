@@ -41,6 +41,7 @@ ESTIMATORS = {
         )
     },
     "PixelFeatures": "ledl.features:PixelFeatures",
+    "RejectingClassifier": "ledl.rejection:RejectingClassifier",
     "ResNetFeatures": "ledl.features:ResNetFeatures",
     "LabelBinarizer": "sklearn.preprocessing:LabelBinarizer",
     "LinearDiscriminantAnalysis": "sklearn.discriminant_analysis:LinearDiscriminantAnalysis",
