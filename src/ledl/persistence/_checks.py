@@ -205,7 +205,8 @@ def _check_others(model: Any) -> None:
         # A number where no intercept was fitted.
         intercept = np.asarray(model.intercept_)
         expect(
-            is_floats(intercept) and intercept.shape in ((), (sizes["p"],)), "intercept_ is of another shape"
+            is_floats(intercept) and intercept.shape in ((), (sizes.get("p", 1),)),
+            "intercept_ has another shape",
         )
     if "p" in sizes and "c" in sizes:
         rows = (1, 2) if sizes["c"] == 2 else (sizes["c"],)

@@ -229,8 +229,8 @@ def may_be_state(cls: type, name: str) -> bool:
 class Decoder:
     """Values of trees, from anybody: every error is a ModelFileError that says where."""
 
-    def __init__(self, arrays: list[Array], versions: dict[str, str]) -> None:
-        self.arrays, self.versions = arrays, versions
+    def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
+        self.arrays, self.versions, self.advice = arrays, versions, advice
         self.used: set[int] = set()
         self._kinds: dict[str, Callable[[Any, str, int], Any]] = {
             "list": self._list,
@@ -260,13 +260,8 @@ class Decoder:
             raise
         except Exception as error:  # what a stranger's values do to constructors and checks cannot be listed
             raise ModelFileError(
-                f"has a {where:.200} that is not right: {_in_words(error):.500}. {self._advice()}"
+                f"has a {where:.200} that is not right: {_in_words(error):.500}. {self.advice}"
             ) from error
-
-    def _advice(self) -> str:
-        return (
-            f"It was written by {versions_in_words(self.versions)}. Save the model again, or use that version"
-        )
 
     def _list(self, items: Any, where: str, depth: int) -> list[Any]:
         _expect(type(items) is list, "a list is needed")
