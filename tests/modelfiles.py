@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -62,6 +62,22 @@ MODELS = {
     "pipeline-scaled": make_pipeline(MinMaxScaler(), SRCClassifier(kernel="hellinger")),
     "pipeline-ksvd": make_pipeline(KSVD(**FEW), RidgeClassifier()),
 }
+
+
+class Wrapper(BaseEstimator):
+    """Holds an estimator as a parameter, and a fitted one as an attribute."""
+
+    def __init__(self, estimator=None):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.estimator_.predict(X)
+
+
 SCORES = ("decision_function", "predict", "transform")
 
 

@@ -1,10 +1,13 @@
 """Model files: the same predictions, and errors that say what is wrong."""
 
+import json
 import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +24,8 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import ledl
 from ledl import CRCClassifier, LEDLClassifier, ModelFileError, SRCClassifier, load, save
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
-from ledl.persistence import _trials, read
-from modelfiles import MODELS, fitted, header_of, outcomes, resealed, samples, sealed
+from ledl.persistence import _tree, _trials, read
+from modelfiles import MODELS, Wrapper, fitted, header_of, outcomes, resealed, samples, sealed
 from models import write_model
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -449,10 +452,16 @@ def test_numbers_that_are_not_finite_are_refused(name, path):
     save(model, path)
 
 
-def test_a_large_dictionary_is_not_tried_and_a_hopeless_one_refused(path, monkeypatch):
-    model, new = fitted("src")
+@pytest.fixture
+def tall(path):
+    """A dictionary whose Gram matrix is many times the size of its file."""
+    rng = np.random.default_rng(0)
+    model = SRCClassifier().fit(rng.random((60, 2)), np.arange(60) % 2)
     save(model, path)
+    return model
 
+
+def test_a_large_dictionary_is_not_tried(tall, path, monkeypatch):
     def forbidden(self, X):
         raise AssertionError("tried")
 
@@ -460,12 +469,63 @@ def test_a_large_dictionary_is_not_tried_and_a_hopeless_one_refused(path, monkey
         patch.setattr(SRCClassifier, "decision_function", forbidden)
         with pytest.raises(ModelFileError, match="tried"):
             load(path)
-        patch.setattr(_trials, "MAX_TRIAL", 8)
+        patch.setattr(_trials, "MAX_TRIAL", 8 * 60**2 - 1)
         again = load(path)
-        patch.setattr(_trials.os, "sysconf", lambda name: 8)
-        with pytest.raises(ModelFileError, match="predictions need"):
+    assert_array_equal(again.predict([[1, 2]]), tall.predict([[1, 2]]))
+
+
+def test_what_this_machine_cannot_hold_is_refused(tall, path, monkeypatch):
+    monkeypatch.setattr(_trials, "MAX_TRIAL", 0)
+    monkeypatch.setattr(os, "sysconf", lambda name: 120)  # pages, and bytes of a page: 14 kB
+    assert path.stat().st_size < 120**2 < 8 * 60**2
+    with pytest.raises(ModelFileError, match="Its predictions need about"):
+        load(path)
+    monkeypatch.setattr(os, "sysconf", lambda name: 10)
+    with pytest.raises(ModelFileError, match="holds arrays that need about"):
+        load(path)
+
+
+def peak_of_loading(path):
+    tracemalloc.start()
+    try:
+        with suppress(ModelFileError):
             load(path)
-    assert_array_equal(again.predict(new), model.predict(new))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_file_takes_many_times_its_size(path, content):
+    X = np.linspace(1, 2, 20_000)[:, None]
+    save(SRCClassifier(normalize=False).fit(X, np.arange(20_000) % 2), path)
+    assert peak_of_loading(path) < 20 * 2**20  # its Gram matrix would be 3.2 GB
+    for part in (b"[[],[]],", b'{"":{}},', b'"","",', b"1e5,"):
+        header, start = header_of(content)
+        header["info"] = "here"
+        bomb = b'{"list":[' + part * (2**21 // len(part)) + b"1]}"
+        path.write_bytes(sealed(json.dumps(header).encode().replace(b'"here"', bomb), content[start:-32]))
+        assert peak_of_loading(path) < 64 * path.stat().st_size
+
+
+def test_a_model_of_a_thousand_parts_is_refused(path, content):
+    header, start = header_of(content)
+    header["info"] = {"list": [{"part": {"name": "IdentitySubspace", "fields": {}}}] * 1001}
+    path.write_bytes(sealed(header, content[start:-32]))
+    with pytest.raises(ModelFileError, match="more than 1000 estimators"):
+        load(path)
+
+
+def test_estimators_within_estimators(path, monkeypatch):
+    monkeypatch.setitem(_tree.ESTIMATORS, "Wrapper", "modelfiles:Wrapper")
+    X, y, new = samples()
+    model = Wrapper(make_pipeline(Normalizer(), CRCClassifier())).fit(X, y)
+    again = round_trip(make_pipeline(StandardScaler(), model).fit(X, y), path)
+    assert type(again[-1].estimator_[0]) is Normalizer
+    assert not hasattr(again[-1].estimator[-1], "classes_")
+    assert_array_equal(again.predict(new), model.predict(StandardScaler().fit(X).transform(new)))
+    again[-1].estimator_[-1]._atoms[:] = np.nan
+    with pytest.raises(ModelFileError, match=r"steps\[1\]\[1\].estimator_.*finite"):
+        save(again, path)
 
 
 def test_networks_are_pointed_to_and_never_stored(path, tmp_path):

@@ -115,7 +115,7 @@ def read(path: str | os.PathLike[str]) -> Stored:
 
 def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
     versions = header.get("versions")
-    if type(versions) is not dict or not all(type(v) is str and len(v) < 100 for v in versions.values()):
+    if type(versions) is not dict or not all(_is_short(word) for item in versions.items() for word in item):
         raise ModelFileError("does not say by which versions it was written. Save the model again")
     decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
     try:
@@ -127,3 +127,8 @@ def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
     if len(decoder.used) < len(arrays):
         raise ModelFileError("has arrays that nothing refers to. Save the model again")
     return Stored(model, info, versions)
+
+
+def _is_short(word: Any) -> bool:
+    """Whether this can be shown to a user."""
+    return type(word) is str and len(word) < 50 and word.isprintable()

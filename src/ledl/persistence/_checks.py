@@ -80,7 +80,8 @@ def _check_preprocessing(part: Preprocessing) -> None:
 
 def check_estimator(model: Any) -> None:
     """Whether an estimator has parameters that it takes, and attributes that go together and predict."""
-    model._validate_params()
+    if hasattr(model, "_parameter_constraints"):
+        model._validate_params()
     state = {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
     config = state.pop("_sklearn_output_config", {})
     expect(

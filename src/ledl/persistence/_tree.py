@@ -69,8 +69,9 @@ PARTS = {
     "RidgeCoder": ("ledl.coders:RidgeCoder", ("atoms", "_projection")),
     "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
 }
-# Parameters that belong to a machine and not to a model: where it works, and which folders it writes to.
-OF_THE_MACHINE = {"cache", "device", "memory", "n_jobs", "progress"}
+# Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
+# writes to. Somebody else's file must not decide that.
+OF_THE_MACHINE = {"batch_size", "cache", "device", "max_pixels", "memory", "n_jobs", "progress"}
 # Attributes that are not the model: what watches a fit, what the last call met, a network that is loaded.
 NOT_THE_MODEL = {
     "_callback_fit_ctx",
@@ -84,6 +85,8 @@ NOT_THE_MODEL = {
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 MAX_DEPTH = 32
 MAX_INT = 2**63
+# Estimators and parts of a file, each of which is tried.
+MAX_OBJECTS = 1000
 
 
 class Encoder:
@@ -232,6 +235,7 @@ class Decoder:
     def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
         self.arrays, self.versions, self.advice = arrays, versions, advice
         self.used: set[int] = set()
+        self._n_objects = 0
         self._kinds: dict[str, Callable[[Any, str, int], Any]] = {
             "list": self._list,
             "tuple": lambda items, where, depth: tuple(self._list(items, where, depth)),
@@ -307,6 +311,9 @@ class Decoder:
     def _named(self, content: Any, key: str, where: str, depth: int) -> tuple[str, dict[str, Any]]:
         name, values = content["name"], content[key]
         _expect(type(name) is str and type(values) is dict, "a name and values are needed")
+        self._n_objects += 1
+        _expect(self._n_objects <= MAX_OBJECTS, f"it has more than {MAX_OBJECTS} estimators and their parts")
+        _expect(all(n.isidentifier() for n in values), "names of attributes are words")
         return name, {n: self.decode(value, f"{where}.{n:.50}", depth + 1) for n, value in values.items()}
 
     def _estimator(self, content: Any, where: str, depth: int) -> Any:
