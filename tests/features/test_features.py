@@ -288,6 +288,33 @@ def test_in_pipelines_and_pickles(files, model):
     assert_array_equal(again.predict(files), pipeline.predict(files))
 
 
+def test_a_fitted_extractor_keeps_to_its_network(files, model, tmp_path):
+    path, _ = model
+    extractor = ResNetFeatures(path, preprocessing=SMALL).fit()
+    expected = extractor.transform(files)
+    copy = tmp_path / "moved.onnx"
+    copy.write_bytes(path.read_bytes())
+    assert_array_equal(extractor.set_params(model=copy).transform(files), expected)
+    write_model(tmp_path / "other.onnx", n_features=5)
+    extractor.set_params(model=tmp_path / "other.onnx")
+    with pytest.raises(ValueError, match=r"trained on features of sha256:\w+, but .*other.onnx is sha256:"):
+        extractor.transform(files)
+    assert extractor.fit().transform(files).shape == (7, 5)
+    with pytest.raises(ValueError, match=r"trained on images prepared by .*size=8.* now it is .*set_params"):
+        extractor.set_params(preprocessing=Preprocessing(size=9)).transform(files)
+    extractor.set_params(model=tmp_path / "gone.onnx", preprocessing=SMALL)
+    with pytest.raises(FileNotFoundError, match=r"gone.onnx, on whose features .*set_params\(model="):
+        extractor.transform(files)
+
+
+def test_an_extractor_that_is_not_fitted_takes_any_network(files, model, tmp_path):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    assert extractor.transform(files).shape == (7, 4)
+    write_model(tmp_path / "other.onnx", n_features=5)
+    assert extractor.set_params(model=tmp_path / "other.onnx").transform(files).shape == (7, 5)
+    assert not hasattr(extractor, "identity_")
+
+
 def test_writes_are_all_or_nothing(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"before")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ledl.persistence._format import ModelFileError, read_file, write_file
-from ledl.persistence._tree import Decoder, Encoder, current_versions
+from ledl.persistence._tree import Decoder, Encoder, current_versions, versions_in_words
 
 __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
@@ -65,9 +65,9 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
         "info": encoder.encode(info, "info"),
     }
     try:  # what cannot be loaded is not written
-        _restore(header, encoder.arrays)
+        _restore(header, encoder.arrays, "Fit it again")
     except ModelFileError as error:
-        raise ModelFileError(f"{name} cannot be stored, since a file {error}.") from error.__cause__
+        raise ModelFileError(f"{name} cannot be stored: its file {error}.") from error.__cause__
     write_file(Path(path), header, encoder.arrays)
 
 
@@ -108,16 +108,16 @@ def read(path: str | os.PathLike[str]) -> Stored:
     path = Path(path)
     header, arrays = read_file(path)
     try:
-        return _restore(header, arrays)
+        return _restore(header, arrays, "Use the versions that wrote it, {}, or save the model again")
     except ModelFileError as error:
         raise ModelFileError(f"{path} {error}.") from error.__cause__
 
 
-def _restore(header: dict[str, Any], arrays: list[Any]) -> Stored:
+def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
     versions = header.get("versions")
-    if type(versions) is not dict or not all(type(v) is str and len(v) < 100 for v in versions.values()):
+    if type(versions) is not dict or not all(_is_short(word) for item in versions.items() for word in item):
         raise ModelFileError("does not say by which versions it was written. Save the model again")
-    decoder = Decoder(arrays, versions)
+    decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
     try:
         model, info = (decoder.decode(header[name], name) for name in ("model", "info"))
     except KeyError as error:
@@ -127,3 +127,8 @@ def _restore(header: dict[str, Any], arrays: list[Any]) -> Stored:
     if len(decoder.used) < len(arrays):
         raise ModelFileError("has arrays that nothing refers to. Save the model again")
     return Stored(model, info, versions)
+
+
+def _is_short(word: Any) -> bool:
+    """Whether this can be shown to a user."""
+    return type(word) is str and len(word) < 50 and word.isprintable()

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.estimators._base import check_memory
 from ledl.files import write_atomically
 
 MAGIC = b"\x89LEDL\r\n\x1a"  # not text, and damaged by whatever changes line ends
@@ -128,6 +129,10 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], list[Array]]:
     if header.get("format") != FORMAT:
         _tell_format(header.get("format"))
     entries = _check_table(header.get("arrays"), size - PREFACE - length - CHECKSUM)
+    try:
+        check_memory(size, "arrays that", "Use a machine with more memory")
+    except ValueError as error:
+        raise ModelFileError(f"holds {error}") from None
     file.seek(PREFACE + length)
     return header, [_read_array(file, *entry) for entry in entries]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 # What fitted attributes have for shapes: d features, c classes, K atoms, r coordinates, others as they come.
-# An attribute that is not there, or None, is not checked here.
+# An attribute that is not there, or None, is not checked here; "|" stands between shapes of which one will do.
 OURS = {
     "_atoms": "K r",
     "_atom_labels": "K",
@@ -20,7 +20,7 @@ OURS = {
     "training_codes_": "s K",
     "feature_names_in_": "d",
 }
-LINEAR = {"classes_": "c", "coef_": "p d", "feature_names_in_": "d"}
+LINEAR = {"classes_": "c", "coef_": "p d | d", "feature_names_in_": "d"}
 SHAPES = {
     "StandardScaler": dict.fromkeys(("mean_", "var_", "scale_", "feature_names_in_"), "d"),
     "MinMaxScaler": dict.fromkeys(
@@ -68,13 +68,12 @@ def shapes(holder: Any, wanted: dict[str, str], **sizes: Any) -> dict[str, int]:
         value = getattr(holder, name, None)
         if value is None:
             continue
-        expect(type(value) is np.ndarray and value.ndim == len(letters.split()), f"{name} has other axes")
-        for letter, size in zip(letters.split(), value.shape, strict=True):
+        choices = {len(choice.split()): choice.split() for choice in letters.split("|")}
+        expect(type(value) is np.ndarray and value.ndim in choices, f"{name} has other axes")
+        for letter, size in zip(choices[value.ndim], value.shape, strict=True):
             expect(size > 0, f"{name} is empty")
-            expect(
-                sizes.setdefault(letter, size) == size,
-                f"{name} has {size} where there should be {sizes[letter]}",
-            )
+            wanted_size = sizes.setdefault(letter, size)
+            expect(wanted_size == size, f"{name} has {size} where there should be {wanted_size}")
     if getattr(holder, "feature_names_in_", None) is not None:
         expect(holder.feature_names_in_.dtype.kind == "O", "names of features are strings")
     return sizes

@@ -70,8 +70,9 @@ PARTS = {
     "RidgeCoder": ("ledl.coders:RidgeCoder", ("atoms", "_projection")),
     "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
 }
-# Parameters that belong to a machine and not to a model: where it works, and which folders it writes to.
-OF_THE_MACHINE = {"cache", "device", "memory", "n_jobs", "progress"}
+# Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
+# writes to. Somebody else's file must not decide that.
+OF_THE_MACHINE = {"batch_size", "cache", "device", "max_pixels", "memory", "n_jobs", "progress"}
 # Attributes that are not the model: what watches a fit, what the last call met, a network that is loaded.
 NOT_THE_MODEL = {
     "_callback_fit_ctx",
@@ -85,6 +86,8 @@ NOT_THE_MODEL = {
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 MAX_DEPTH = 32
 MAX_INT = 2**63
+# Estimators and parts of a file, each of which is tried.
+MAX_OBJECTS = 1000
 
 
 class Encoder:
@@ -230,9 +233,10 @@ def may_be_state(cls: type, name: str) -> bool:
 class Decoder:
     """Values of trees, from anybody: every error is a ModelFileError that says where."""
 
-    def __init__(self, arrays: list[Array], versions: dict[str, str]) -> None:
-        self.arrays, self.versions = arrays, versions
+    def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
+        self.arrays, self.versions, self.advice = arrays, versions, advice
         self.used: set[int] = set()
+        self._n_objects = 0
         self._kinds: dict[str, Callable[[Any, str, int], Any]] = {
             "list": self._list,
             "tuple": lambda items, where, depth: tuple(self._list(items, where, depth)),
@@ -261,13 +265,8 @@ class Decoder:
             raise
         except Exception as error:  # what a stranger's values do to constructors and checks cannot be listed
             raise ModelFileError(
-                f"has a {where:.200} that is not right: {_in_words(error):.500}. {self._advice()}"
+                f"has a {where:.200} that is not right: {_in_words(error):.500}. {self.advice}"
             ) from error
-
-    def _advice(self) -> str:
-        return (
-            f"It was written by {versions_in_words(self.versions)}. Save the model again, or use that version"
-        )
 
     def _list(self, items: Any, where: str, depth: int) -> list[Any]:
         _expect(type(items) is list, "a list is needed")
@@ -313,6 +312,9 @@ class Decoder:
     def _named(self, content: Any, key: str, where: str, depth: int) -> tuple[str, dict[str, Any]]:
         name, values = content["name"], content[key]
         _expect(type(name) is str and type(values) is dict, "a name and values are needed")
+        self._n_objects += 1
+        _expect(self._n_objects <= MAX_OBJECTS, f"it has more than {MAX_OBJECTS} estimators and their parts")
+        _expect(all(n.isidentifier() for n in values), "names of attributes are words")
         return name, {n: self.decode(value, f"{where}.{n:.50}", depth + 1) for n, value in values.items()}
 
     def _estimator(self, content: Any, where: str, depth: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import dropwhile
@@ -12,10 +11,10 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ledl.arrays import Array
-from ledl.estimators._base import Dictionary, DictionaryClassifier, LassoCodes, OMPCodes
+from ledl.estimators._base import Dictionary, DictionaryClassifier, LassoCodes, OMPCodes, check_memory
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.features import PixelFeatures, ResNetFeatures
-from ledl.persistence._shapes import SHAPES, expect
+from ledl.persistence._shapes import SHAPES, check_floats, expect
 
 # Bytes of a Gram matrix of atoms up to which loading makes one to try a model.
 MAX_TRIAL = 2**30
@@ -36,7 +35,7 @@ def try_dictionary(model: Any) -> None:
     """Code samples, and classify them; a dictionary too large for a trial is only refused if it is hopeless."""
     n_bytes = 8 * len(model._atoms) ** 2 if isinstance(model, LassoCodes | OMPCodes) else 0
     if n_bytes > MAX_TRIAL:
-        check_room(n_bytes)
+        check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
         return
     X = own_samples(model)
     with plain_output(model):
@@ -44,17 +43,6 @@ def try_dictionary(model: Any) -> None:
             _try_classifier(model, X)
         else:
             expect(bool(np.isfinite(model.transform(X)).all()), "its codes are not finite")
-
-
-def check_room(n_bytes: int) -> None:
-    """Refuse what predictions on this machine could not hold."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every platform tells
-        return
-    expect(
-        n_bytes < total, f"its predictions need {n_bytes / 1e9:,.0f} GB, of which there are {total / 1e9:,.0f}"
-    )
 
 
 def own_samples(model: Any) -> Array:
@@ -104,26 +92,35 @@ def check_pipeline(model: Any) -> None:
     )
     expect(all(type(name) is str for name, _ in model.steps), "names of steps are strings")
     model._validate_steps()
-    steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
+    steps = list(flat(model))
     width = None
     for step in steps:
-        taken = _width_before(step)
+        taken = getattr(step, "n_features_in_", None)
         expect(
             None in (taken, width) or taken == width, f"a step gives {width} values and the next takes {taken}"
         )
-        width = width_after(step, taken)
+        width = width_after(step)
+    for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
+        for name in ("mean_", "min_", "scale_"):
+            if getattr(step, name, None) is not None:
+                check_floats(getattr(step, name), name)
     steps = list(dropwhile(lambda step: isinstance(step, PixelFeatures | ResNetFeatures), steps))
     # Steps that keep the number of values may come before one whose arrays bear it out.
-    changing = [step for step in steps if holds_width(step) or width_after(step, _width_before(step)) is None]
+    changing = [step for step in steps if holds_width(step) or width_after(step) is None]
     if changing and holds_width(changing[0]):
         _try_steps(steps, changing[0].n_features_in_)
 
 
-def _width_before(step: Any) -> int | None:
-    return None if isinstance(step, Pipeline) else getattr(step, "n_features_in_", None)
+def flat(pipeline: Any) -> Iterator[Any]:
+    """The steps that do something, those of pipelines among them too."""
+    for _, step in pipeline.steps:
+        if isinstance(step, Pipeline):
+            yield from flat(step)
+        elif step is not None and step != "passthrough":
+            yield step
 
 
-def width_after(step: Any, taken: int | None) -> int | None:
+def width_after(step: Any) -> int | None:
     """How many values a step gives, if that is known."""
     if isinstance(step, PixelFeatures):
         return int(step._n_features_out)
@@ -131,14 +128,15 @@ def width_after(step: Any, taken: int | None) -> int | None:
         return getattr(step, "_n_features_out", None)
     if isinstance(step, Dictionary):
         return len(step._atoms) if hasattr(step, "_atoms") else None
-    return taken if type(step).__name__ in ("Normalizer", "StandardScaler", "MinMaxScaler") else None
+    keeps = type(step).__name__ in ("Normalizer", "StandardScaler", "MinMaxScaler")
+    return getattr(step, "n_features_in_", None) if keeps else None
 
 
 def _try_steps(steps: list[Any], width: int) -> None:
     """Take zeros through the steps."""
     X = np.zeros((1, width))
     for step in steps:
-        fitted = len(vars(step)) > len(step.get_params(deep=False)) or isinstance(step, Pipeline)
+        fitted = len(vars(step)) > len(step.get_params(deep=False))
         heavy = (
             isinstance(step, LassoCodes | OMPCodes) and len(getattr(step, "_atoms", ())) ** 2 * 8 > MAX_TRIAL
         )

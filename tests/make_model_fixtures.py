@@ -1,0 +1,28 @@
+"""Write a small model file of every kind to tests/fixtures, with samples and what the model gives of them.
+
+    python tests/make_model_fixtures.py
+
+Files that are there stay: they show that what an earlier version saved still opens. Run it when there is a new
+kind of model; for a new version of the format, let it write names such as crc.2.ledl beside the old ones.
+"""
+
+from pathlib import Path
+
+from ledl import save
+from modelfiles import MODELS, fitted, outcomes
+
+FOLDER = Path(__file__).parent / "fixtures"
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    for name in MODELS:
+        if not list(FOLDER.glob(f"{name}.*ledl")):
+            model, new = fitted(name)
+            save(model, FOLDER / f"{name}.ledl", info={"samples": new, "outcomes": outcomes(model, new)})
+    sizes = [file.stat().st_size for file in FOLDER.iterdir()]
+    print(f"{len(sizes)} files, {sum(sizes):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
