@@ -218,7 +218,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
             raise ValueError(
-                f"How images are prepared for {Path(self.model).name} is not known. Give preprocessing=: "
+                f"How images are prepared for {Path(self.model).name} is not known. Give preprocessing=, or "
+                "--preprocessing on the command line: "
                 "ledl.features.IMAGENET for torchvision's networks, ledl.features.CAFFE for the original ones, "
                 "or a Preprocessing of your own."
             )
@@ -233,7 +234,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 raise
             raise FileNotFoundError(
                 f"There is no model {self.model}, on whose features ({self.identity_}) this was trained. Say "
-                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...)."
+                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...), on the "
+                "command line --features."
             ) from error
 
     def _check_as_fitted(self, network: Network, preprocessing: Preprocessing) -> None:

@@ -1,0 +1,276 @@
+"""Training on a folder, labels, accuracy, facts: as a person or a program meets them."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import ledl
+from ledl.datasets import few_shot_splits
+
+Image = pytest.importorskip("PIL.Image")
+
+LEDL = [sys.executable, "-m", "ledl"]
+NAMES = ["eins [1]", "null", "zwei"]  # brackets are no markup
+
+
+def run(*words, **options):
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", **options.pop("env", {})}
+    environment.setdefault("LEDL_DATA", "/nowhere")
+    return subprocess.run(
+        [*LEDL, *map(str, words)], capture_output=True, text=True, timeout=120, env=environment, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Digits as images: twelve of each of three classes, and a fourth class apart."""
+    root = tmp_path_factory.mktemp("digits")
+    X, y = load_digits(return_X_y=True)
+    for digit, name in ((1, NAMES[0]), (0, NAMES[1]), (2, NAMES[2]), (7, "sieben")):
+        place = root / ("others" if name == "sieben" else "known") / name
+        place.mkdir(parents=True)
+        for i, x in enumerate(X[y == digit][:12]):
+            Image.fromarray(np.uint8(x.reshape(8, 8) * 15)).save(place / f"{i:02d}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    path = folder / "model.ledl"
+    done = run("fit", folder / "known", "-o", path, "--size", "8", "--per-class", "6", "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_fit_says_what_it_did_and_records_it(folder, model):
+    path = folder / "again.ledl"
+    done = run("fit", folder / "known", "-o", path, "--size", "8", "--per-class", "6", "--seed", "3")
+    told = " ".join(done.stdout.split())
+    for words in ("LEDL", "8 x 8 pixels", "18 images, 6 of each class, drawn with seed 3", "5-fold", str(path)):
+        assert words in told
+    facts = json.loads(run("info", path, "--json").stdout)
+    files = [f"{name}/{i:02d}.png" for name in NAMES for i in range(12)]
+    drawn, _ = next(few_shot_splits(np.repeat(np.arange(3), 12), n_per_class=6, seeds=[3]))
+    assert facts["files"] == [files[i] for i in drawn]
+    assert facts["labels"] == dict.fromkeys(NAMES, 6)
+    assert "18 images" in run("info", path).stdout
+
+
+def test_the_accuracy_in_cross_validation_is_that_of_models_that_have_not_seen_an_image(folder, model):
+    from ledl.persistence import read
+
+    stored = read(model)
+    truth, said = np.array(stored.info["labels"]), stored.model[-1].cv_predictions_
+    assert stored.info["cv_accuracy"] == np.mean(truth == said)
+    images = [str(folder / "known" / name) for name in stored.info["files"]]
+    # The labels that the command line gives are those of the model in Python.
+    labels = ledl.load(model).predict(images)
+    done = run("predict", model, *images, "--format", "csv")
+    assert [row["label"] for row in csv.DictReader(io.StringIO(done.stdout))] == labels.tolist()
+
+
+def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
+    done = run("predict", model, folder / "known", "--labels", "folder", "--format", "json")
+    rows = json.loads(done.stdout)
+    trained = set(json.loads(run("info", model, "--json").stdout)["files"])
+    assert len(rows) == 18
+    assert not {"/".join(row["path"].split("/")[-2:]) for row in rows} & trained
+    right = sum(row["label"] == row["path"].split("/")[-2] for row in rows)
+    assert f"({right} of 18)" in done.stderr
+    assert "Skipped 18 images" in done.stderr
+    # Moved elsewhere, they are still known; with another content under the same name they are not.
+    moved = folder / "moved"
+    shutil.copytree(folder / "known", moved)
+    first = sorted(trained)[0]
+    Image.new("L", (8, 8), 200).save(moved / first)
+    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
+    assert "Skipped 17 images" in done.stderr
+    shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
+    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
+    assert "1 with the content of a training image" in done.stderr
+
+
+def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
+    out = tmp_path / "confusion.csv"
+    done = run("predict", model, folder / "known", "--labels", "folder", "--confusion", out)
+    assert done.returncode == 0, done.stderr
+    head, *rows = list(csv.reader(out.read_text("utf-8").splitlines()))
+    assert head == ["truth", *NAMES]
+    assert [sum(map(int, row[1:])) for row in rows] == [6, 6, 6]
+    assert "Confusion matrix" in done.stdout
+    assert "eins [1]" in done.stdout
+
+
+def test_images_of_no_class_are_rejected(folder, model):
+    words = [folder / "known", folder / "others", "--labels", "folder"]
+    told = run("predict", model, *words, "--reject", "0.1").stdout
+    assert "12 images are in folders that are no class of the model (sieben)" in told
+    n_rejected = int(told.split("(sieben); ")[1].split()[0])
+    assert n_rejected >= 6
+    assert "they count for nothing" in run("predict", model, *words).stdout
+
+
+def test_formats_agree(folder, model):
+    paths = [folder / "known" / "null" / "00.png", folder / "others" / "sieben" / "01.png"]
+    rows = json.loads(run("predict", model, *paths, "--format", "json", "--top", "2", "--reject", "0.2").stdout)
+    table = list(csv.DictReader(io.StringIO(
+        run("predict", model, *paths, "--format", "csv", "--top", "2", "--reject", "0.2").stdout
+    )))  # fmt: skip
+    for row, line in zip(rows, table, strict=True):
+        assert row["label"] == line["label"]
+        assert [entry["label"] for entry in row["ranking"]] == [line["class_1"], line["class_2"]]
+        np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
+        np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
+    assert rows[0]["label"] in run("predict", model, *paths).stdout
+
+
+def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model, tmp_path):
+    bad = tmp_path / "bad [x].png"
+    bad.write_bytes(b"no image")
+    good = folder / "known" / "null" / "00.png"
+    done = run("predict", model, bad, good, "--format", "json")
+    assert done.returncode == 1
+    assert "error" in json.loads(done.stdout)[0]
+    assert "label" in json.loads(done.stdout)[1]
+    assert str(bad) in done.stderr
+    assert run("predict", model, good).returncode == 0
+    assert run("predict", model, bad).returncode == 1
+    damaged = tmp_path / "damaged"
+    shutil.copytree(folder / "known", damaged)
+    (damaged / "null" / "00.png").write_bytes(b"no image")
+    done = run("fit", damaged, "-o", tmp_path / "m.ledl", "--size", "8")
+    assert done.returncode == 0
+    assert "Left out:" in done.stdout
+    assert "null/00.png" in done.stdout
+
+
+def test_a_network_and_its_identity_travel(folder, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from models import write_model
+
+    network = tmp_path / "network.onnx"
+    write_model(network, n_features=16)
+    out = tmp_path / "m.ledl"
+    done = run("fit", folder / "known", "-o", out, "--features", network)
+    assert done.returncode == 2
+    assert "--preprocessing" in done.stderr
+    options = ["--features", "network.onnx", "--preprocessing", "imagenet", "--method", "crc"]
+    done = run("fit", folder / "known", "-o", out, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    image = folder / "known" / "null" / "00.png"
+    assert run("predict", out, image).returncode == 0
+    moved = network.rename(tmp_path / "moved.onnx")
+    done = run("predict", out, image)
+    assert done.returncode == 2
+    assert "--features" in done.stderr
+    assert run("predict", out, image, "--features", moved).returncode == 0
+    write_model(network, n_features=8)
+    done = run("predict", out, image)
+    assert done.returncode == 2
+    assert "sha256" in done.stderr
+
+
+def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_path):
+    out = tmp_path / "m.ledl"
+    done = run("fit", folder / "known", "-o", out, "--size", "8", "--select", "cv", "--method", "crc")
+    assert done.returncode == 0, done.stderr
+    assert "alpha=" in done.stdout
+    assert "chosen on the same images" in done.stdout
+    done = run("fit", folder / "known", "-o", out, "--size", "8", "--method", "lda", "--no-thumbnails")
+    assert done.returncode == 0, done.stderr
+    image = folder / "known" / "null" / "00.png"
+    assert "null" in run("predict", out, image).stdout
+    done = run("predict", out, image, "--reject", "0.1")
+    assert done.returncode == 2
+    assert "a method with atoms" in done.stderr
+    assert "none" in run("info", out).stdout.split("Thumbnails:")[1].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "nothing", "-o", "m.ledl"], "There is no folder"),
+        (["fit", "known", "-o", "known"], "is a folder"),
+        (["fit", "known", "-o", "no/m.ledl"], "Make it first"),
+        (["fit", "known", "-o", "m.ledl", "--per-class", "13"], "12"),
+        (["fit", "known", "-o", "m.ledl", "--method", "svm"], "crc-regularized"),
+        (["fit", "known", "-o", "m.ledl", "--features", "no.onnx"], "There is no model"),
+        (["fit", "known", "-o", "m.ledl", "--per-class", "1", "--select", "cv"], "two images"),
+        (["fit", "others", "-o", "m.ledl"], "one class only"),
+        (["fit", "known/null", "-o", "m.ledl"], "no folders"),
+        (["predict", "known/null/00.png", "known"], "no model file"),
+        (["predict", "no.ledl", "known"], "no.ledl"),
+        (["predict", "model.ledl", "no.png"], "There is no file or folder"),
+        (["predict", "model.ledl", "empty"], "no images"),
+        (["predict", "model.ledl", "known", "--confusion", "c.csv"], "--labels folder"),
+        (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),
+        (["explain", "model.ledl", "no.png", "-o", "m.html"], "no.png"),
+        (["info", "known/null/00.png"], "no model file"),
+        (["predict", "rows.ledl", "known"], "rows of features"),
+    ],
+)
+def test_errors_say_what_to_do_and_write_nothing(folder, model, words, message):
+    (folder / "empty").mkdir(exist_ok=True)
+    rows = ledl.CRCClassifier().fit(np.eye(4), [0, 0, 1, 1])
+    ledl.save(rows, folder / "rows.ledl")
+    before = sorted(folder.rglob("*"))
+    done = run(*words, cwd=folder)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split()).replace("│ ", "")
+    assert "Traceback" not in done.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
+    out = tmp_path / "m.ledl"
+    done = run("fit", folder / "known", "-o", out, "--size", "8", "--per-class", "1")
+    assert done.returncode == 0, done.stderr
+    assert "not known" in done.stdout
+    assert run("predict", out, folder / "known" / "null" / "00.png").returncode == 0
+
+
+def test_completion_is_there():
+    done = run("--show-completion", "bash", env={"SHELL": "/bin/bash"})
+    assert "completion" in (done.stdout + done.stderr).lower()
+
+
+def test_datasets_are_listed(tmp_path):
+    done = run("datasets", env={"LEDL_DATA": str(tmp_path)})
+    assert done.returncode == 0
+    for word in ("digits", "caltech101_pyramid", "ask", str(tmp_path)):
+        assert word in done.stdout
+
+
+def test_who_stops_reading_hears_no_complaint(folder, model):
+    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 30, "--format", "csv"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
+
+
+def test_ctrl_c_ends_cleanly(folder, model, tmp_path):
+    process = subprocess.Popen(
+        [*LEDL, "predict", str(model), *[str(folder / "known")] * 2000],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in told
