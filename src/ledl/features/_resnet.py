@@ -234,8 +234,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 raise
             raise FileNotFoundError(
                 f"There is no model {self.model}, on whose features ({self.identity_}) this was trained. Say "
-                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...), on the "
-                "command line --features."
+                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...), on "
+                "the command line --features."
             ) from error
 
     def _check_as_fitted(self, network: Network, preprocessing: Preprocessing) -> None:
