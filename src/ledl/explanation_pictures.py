@@ -6,14 +6,13 @@ import base64
 import io
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ledl.arrays import Array
 from ledl.explanations import Explanation
-from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image
+from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
 
 Anchors: TypeAlias = Sequence[tuple[int, int, int]]
 
@@ -84,6 +83,13 @@ def atoms_are_samples(explanation: Explanation) -> bool:
     used = np.flatnonzero(explanation.codes)
     behind = explanation.atom_neighbors[used]
     return bool(behind.size and (behind[:, 0] == used).all() and (behind[:, 1:] == -1).all())
+
+
+def shown_decimals(explanation: Explanation) -> int:
+    """How many decimals to give of what the two best scores are made of: three, or four, digits in all."""
+    best = explanation.ranking[:2]
+    scale = np.abs([explanation.base[best], explanation.scores[best]]).max()
+    return int(np.clip(3 - round(np.log10(scale)), 0, 9)) if scale > 0 else 3
 
 
 def grey_picture(values: Array, shape: Sequence[int], low: float, high: float) -> Array:
@@ -166,6 +172,11 @@ def is_path(source: Source) -> bool:
     return isinstance(source, str | os.PathLike)
 
 
+def file_name(path: str | os.PathLike[str]) -> str:
+    """The last part of a path, of whatever system, in characters that can be printed."""
+    return shown(path).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+
+
 def shrunk(image: Any, side: int) -> Any:
     """At most `side` pixels wide and high."""
     if max(image.size) <= side:
@@ -245,4 +256,4 @@ class Gallery:
 
     def name(self, i: int) -> str:
         """What training sample i is called."""
-        return f"training sample {i}" if self.pictures.names is None else Path(self.pictures.names[i]).name
+        return f"training sample {i}" if self.pictures.names is None else file_name(self.pictures.names[i])
