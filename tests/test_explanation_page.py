@@ -282,7 +282,10 @@ def test_a_sample_without_atoms(name, digits):
     assert "No atom is used" in reader.all("p", **{"class": "warning"})[0]["text"]
     assert reader.section("sum") is None
     assert reader.section("atoms") is None
-    assert "before" in reader.all("p", **{"class": "lead"})[0]["text"]
+    assert reader.section("drawn") is None
+    assert reader.section("near") is None
+    assert reader.all("p", **{"class": "lead"})[0]["text"] == "level with 1"
+    assert {e["class"] for e in reader.inside(reader.all("table")[0], "i")} == {"zero"}
 
 
 def test_rejected_and_not(digits):

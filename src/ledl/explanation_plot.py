@@ -66,7 +66,7 @@ class ExplanationDisplay:
     >>> model = SRCClassifier().fit(X[:100], y[:100])
     >>> display = ExplanationDisplay.from_estimator(model, X[100], pictures=Pictures(shape=(8, 8)))
     >>> display.axes_["scores"][0].get_title(loc="left")
-    '4 before 6, by 0.468'
+    '4 before 0, by 0.667'
     """
 
     def __init__(
@@ -110,9 +110,8 @@ class ExplanationDisplay:
 
     def _draw_answer(self, part: Any) -> None:
         image = self._sample()
-        axes = part.subplots(
-            1, 1 if image is None else 2, squeeze=False, width_ratios=None if image is None else [2, 3]
-        )[0]
+        widths = [3] if image is None else [2, 3]
+        axes = part.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         self.axes_["sample"], self.axes_["scores"] = list(axes[:-1]), [axes[-1]]
         for ax in axes[:-1]:
             _show(ax, image, "")

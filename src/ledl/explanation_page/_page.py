@@ -108,6 +108,8 @@ def _verdict(account: Account) -> str:
     explanation, (first, second) = account.explanation, map(escape, account.names)
     n_used, n_atoms = int(np.count_nonzero(explanation.codes)), len(explanation.codes)
     lead = f"before <b>{second}</b>, by {account.lead_number}"
+    if account.lead == 0:
+        lead = f"level with <b>{second}</b>"
     lines = [
         f'<p class="lead">Nearest is <b>{first}</b>, {lead}</p>'
         if explanation.rejected
@@ -179,17 +181,20 @@ def _score_row(account: Account, j: int, origin: float, low: float, high: float)
     kind = "plus" if score >= origin else "minus"
     if account.by_residuals and not account.one_base:
         kind = "plain"  # a distance; there is no more or less than nothing
+    line = bar(origin, score, low, high, kind) if score != origin else ""
     best = ' class="best"' if j == account.first else ""
     return (
         f'<tr{best}><th scope="row">{class_name(str(explanation.classes[j]))}</th><td><span class="cell">'
-        f"{account.number(score)}{track(bar(origin, score, low, high, kind), zero=place(0, low, high))}"
+        f"{account.number(score)}{track(line, zero=place(0, low, high))}"
         "</span></td></tr>"
     )
 
 
 def _reconstruction(account: Account, gallery: Gallery) -> str:
     shape = gallery.pictures.shape
-    drawings = [] if shape is None else reconstruction_drawings(account.explanation, shape)
+    if shape is None or not len(account.used):
+        return ""
+    drawings = reconstruction_drawings(account.explanation, shape)
     images = [image(gallery.drawing(drawing), drawing.caption) for drawing in drawings]
     if not any(images):
         return ""
@@ -206,7 +211,7 @@ def _reconstruction(account: Account, gallery: Gallery) -> str:
 
 def _neighbors(account: Account, gallery: Gallery) -> str:
     explanation = account.explanation
-    if not len(explanation.neighbors):
+    if not explanation.similarities.any():  # not kept, or nothing is like a sample of zeros
         return ""
     items = []
     for i, label, cosine in zip(
