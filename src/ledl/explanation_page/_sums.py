@@ -26,8 +26,8 @@ def waterfall(account: Account, gallery: Gallery) -> str:
     for i, head in enumerate(heads, 1):
         rows.append(_waterfall_row(account, head, levels[i - 1], levels[i], (low, high), "step"))
     if len(account.others):
-        plural = "s" if len(account.others) > 1 else ""
-        head = f"{len(account.others)} other atom{plural}, together"
+        n = len(account.others)
+        head = "1 other atom" if n == 1 else f"{n} other atoms, together"
         rows.append(_waterfall_row(account, head, levels[-2], levels[-1], (low, high), "step others"))
     rows.append(_waterfall_row(account, "Score", np.zeros(2), account.scores, (low, high), "total"))
     columns = "".join(f'<th scope="col">{class_name(name)}</th>' for name in account.names)
