@@ -7,9 +7,25 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
-from ledl import CRCClassifier, CSDLClassifier, LCKSVDClassifier, LEDLClassifier
+from ledl import (
+    CRCClassifier,
+    CSDLClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    RejectingClassifier,
+    SRCClassifier,
+    explain,
+)
 from ledl.datasets import few_shot_splits, load
-from ledl.plots import AccuracyDisplay, AtomsDisplay, CodesDisplay, ConvergenceDisplay, ExamplesDisplay
+from ledl.explanation_page import Pictures
+from ledl.plots import (
+    AccuracyDisplay,
+    AtomsDisplay,
+    CodesDisplay,
+    ConvergenceDisplay,
+    ExamplesDisplay,
+    ExplanationDisplay,
+)
 
 mpl.use("agg")
 
@@ -112,3 +128,83 @@ def test_examples_are_one_of_each_class(digits):
     assert display.labels == ["0", "1", "2", "3"]
     with pytest.raises(ValueError, match="no images"):
         ExamplesDisplay.from_dataset({"data": data.data})
+
+
+def bars(ax):
+    """Where they begin and how long they are, from top to bottom."""
+    drawn = sorted(ax.patches, key=lambda bar: bar.get_y())
+    return np.array([[bar.get_x(), bar.get_width()] for bar in drawn])
+
+
+@pytest.fixture(scope="module")
+def as_images(digits):
+    data, train, _ = digits
+    return [np.uint8(np.round(x.reshape(8, 8) * 255 / 16)) for x in data.data[train]]
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [LEDLClassifier(random_state=0, max_iter=10, tol=0), SRCClassifier(), CRCClassifier(rule="regularized")],
+    ids=["ledl", "src", "crc"],
+)
+def test_explanation_draws_scores_atoms_and_neighbors(digits, as_images, classifier):
+    data, train, test = digits
+    classifier.fit(data.data[train], data.target[train])
+    found = explain(classifier, data.data[test[5]])
+    pictures = Pictures(shape=(8, 8), training=as_images)
+    display = ExplanationDisplay(found, pictures, n_atoms=4, n_scores=3).plot()
+    display.figure_.canvas.draw()
+    axes, best = display.axes_, found.ranking
+    (scores,) = axes["scores"]
+    assert_allclose(bars(scores).sum(axis=1), found.scores[best[:3]], atol=1e-12)
+    labels = [label.get_text() for label in scores.get_yticklabels()]
+    assert labels == found.classes[best[:3]].astype(str).tolist()
+    assert scores.get_title(loc="left").startswith(f"{labels[0]} before {labels[1]}, by ")
+    for k, atom, adds in zip(found.decisive_atoms, axes["atoms"], axes["adds"], strict=False):
+        values = found.contributions[k, best[:2]]
+        assert_allclose(bars(adds)[:, 1], values, atol=1e-12)
+        assert [bool(bar.get_hatch()) for bar in adds.patches] == (values < 0).tolist()
+        assert atom.get_title() == f"{found.atom_classes[k]}, code {found.codes[k]:+.2f}"
+        assert atom.get_images()[0].get_array().shape == (8, 8, 3)
+    assert len(axes["adds"]) == 4
+    for i, ax in zip(found.neighbors, axes["neighbors"], strict=True):
+        assert_allclose(ax.get_images()[0].get_array()[..., 0], as_images[i])
+
+
+def test_explanation_without_pictures_and_in_part_of_a_figure(digits, model):
+    data, _, test = digits
+    figure = plt.figure(figsize=(18, 6), layout="constrained")
+    left, right = figure.subfigures(1, 2)
+    display = ExplanationDisplay.from_estimator(model, data.data[test[0]], figure=right)
+    figure.canvas.draw()
+    assert display.figure_ is right
+    assert left.get_axes() == []
+    assert display.axes_["sample"] == display.axes_["atoms"] == []
+    assert len(display.axes_["adds"]) > 0
+    assert not any(ax.get_images() for ax in right.get_axes())
+    with pytest.raises(ValueError, match=r"shape=\(8, 9\)"):
+        ExplanationDisplay.from_estimator(model, data.data[test[0]], pictures=Pictures(shape=(8, 9)))
+
+
+def test_explanation_of_a_kernel_shows_training_images(digits, as_images):
+    data, train, test = digits
+    kernel = LEDLClassifier(kernel="rbf", random_state=0, max_iter=10, tol=0).fit(
+        data.data[train], data.target[train]
+    )
+    pictures = Pictures(shape=(8, 8), training=as_images)
+    display = ExplanationDisplay.from_estimator(kernel, data.data[test[0]], pictures=pictures)
+    k, i = display.explanation.decisive_atoms[0], display.explanation.atom_neighbors
+    assert_allclose(display.axes_["atoms"][0].get_images()[0].get_array()[..., 0], as_images[i[k, 0]])
+
+
+def test_explanation_of_nothing_and_of_none_of_these(digits):
+    data, train, test = digits
+    X, y = data.data[train], data.target[train]
+    names = np.array([r"$\frac$ " + "long " * 20 + str(i) for i in range(10)])  # looks like a formula
+    classifier = RejectingClassifier(SRCClassifier(), reject=0.9).fit(X, names[y])
+    display = ExplanationDisplay.from_estimator(classifier, data.data[test[0]])
+    display.figure_.canvas.draw()
+    assert display.axes_["scores"][0].get_title(loc="left").startswith("None of these (p = ")
+    display = ExplanationDisplay.from_estimator(classifier.estimator_, np.zeros(64))
+    display.figure_.canvas.draw()
+    assert display.axes_["adds"] == []

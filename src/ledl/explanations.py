@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
 from ledl.estimators._base import DictionaryClassifier
+from ledl.files import write_atomically
 from ledl.rejection import RejectingClassifier, atom_owners, judge, split_pipeline
 from ledl.subspace import KernelSpace
 
@@ -106,6 +110,47 @@ class Explanation:
         """The atoms that are used, those with the largest part in that lead first."""
         order = np.argsort(-np.abs(self.margins), kind="stable")
         return order[self.codes[order] != 0]
+
+    def to_html(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sample: Any = None,
+        shape: tuple[int, ...] | None = None,
+        training: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        title: str | None = None,
+        model_note: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Write the explanation as an HTML page that needs no other file, no script and no network.
+
+        Parameters
+        ----------
+        path : path
+            Of the page; a file that is there is replaced.
+
+        sample : path, PIL image, bytes of a JPEG or PNG file, or array of uint8, default=None
+            The image that was classified.
+
+        shape : tuple (height, width) or (height, width, 3), default=None
+            If features are pixels: atoms and the reconstruction are then drawn as pictures.
+
+        training : sequence of images, default=None
+            The training images in the order of `fit`, each given as `sample` is.
+
+        names : sequence of str, default=None
+            What they are called, in the same order; of a path the last part is shown.
+
+        title : str, default=None
+            What stands above the answer: the name of the file, for one.
+
+        model_note : sequence of (term, text)
+            About the model, for the foot of the page.
+        """
+        from ledl.explanation_page import Pictures, page  # needs this module
+
+        text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
+        write_atomically(Path(path), lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
     def __repr__(self) -> str:
         first, second = self.ranking[:2]

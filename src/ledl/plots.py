@@ -13,6 +13,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
+from ledl.explanation_plot import ExplanationDisplay, pyplot
+
+__all__ = [
+    "AccuracyDisplay",
+    "AtomsDisplay",
+    "CodesDisplay",
+    "ConvergenceDisplay",
+    "ExamplesDisplay",
+    "ExplanationDisplay",
+]
 
 # What a history may hold, how it is called and drawn.
 TERM = {"linewidth": 1, "linestyle": "--"}
@@ -26,16 +36,16 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "error": ("objective", {"linewidth": 2}),
 }
 OWN, OTHER = "#c2410c", "#64748b"  # told apart without colour vision, too: by lightness
+ADDS, TAKES = (
+    {"color": "#1467b3"},
+    {"color": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0},
+)
 
 
 def _new_axes(ax: Any, figsize: tuple[float, float]) -> Any:
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'ledl[plots]'.") from error
-    return plt.subplots(figsize=figsize, layout="constrained")[1]
+    return pyplot().subplots(figsize=figsize, layout="constrained")[1]
 
 
 def _total(history: Array) -> Array:
