@@ -18,7 +18,7 @@ import numpy as np
 
 from ledl import LEDLClassifier, RejectingClassifier, SRCClassifier, explain
 from ledl.datasets import few_shot_splits, load
-from ledl.explanation_page import Pictures
+from ledl.explanations import Pictures
 from ledl.plots import ExplanationDisplay
 
 digits = load("digits")

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
 from ledl.datasets import few_shot_splits, load
-from ledl.explanation_page import Pictures, page
-from ledl.explanation_pictures import reconstruction_drawings, signed_picture
+from ledl.explanations import Pictures, page
+from ledl.explanations._pictures import reconstruction_drawings, signed_picture
 from ledl.features._images import ImageError
 
 MODELS = {

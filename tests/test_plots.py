@@ -17,7 +17,7 @@ from ledl import (
     explain,
 )
 from ledl.datasets import few_shot_splits, load
-from ledl.explanation_page import Pictures
+from ledl.explanations import Pictures
 from ledl.plots import (
     AccuracyDisplay,
     AtomsDisplay,

@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
-from ledl.explanation_plot import ExplanationDisplay, pyplot
+from ledl.explanations import ExplanationDisplay
+from ledl.explanations._display import pyplot
 
 __all__ = [
     "AccuracyDisplay",

@@ -119,9 +119,15 @@ def explain_image(
         check_can_reject(found)
         model[-1].set_params(reject=reject)
     explanation = explain(model, os.fspath(image))
-    pictures = {"sample": image, "shape": picture_shape(model)}
-    training = {"training": record.thumbnails, "names": record.files or None}
-    explanation.to_html(out, **pictures, **training, title=Path(image).name, notes=facts(found))
+    pictures = record.thumbnails
+    explanation.to_html(
+        out,
+        sample=image,
+        shape=picture_shape(model),
+        training=None if pictures is None else [picture.tobytes() for picture in pictures],
+        names=record.files or None,
+        model_note=list(facts(found).items()),
+    )
     return explanation
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanation_pictures import (
+from ledl.explanations._explain import Explanation, explain
+from ledl.explanations._pictures import (
     SMALL_SIDE,
     Pictures,
-    atoms_are_samples,
     check_pictures,
     file_name,
     opened,
@@ -20,7 +20,6 @@ from ledl.explanation_pictures import (
     shrunk,
     signed_picture,
 )
-from ledl.explanations import Explanation, explain
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
@@ -60,7 +59,7 @@ class ExplanationDisplay:
     --------
     >>> from sklearn.datasets import load_digits
     >>> from ledl import SRCClassifier
-    >>> from ledl.explanation_page import Pictures
+    >>> from ledl.explanations import Pictures
     >>> from ledl.plots import ExplanationDisplay
     >>> X, y = load_digits(return_X_y=True)
     >>> model = SRCClassifier().fit(X[:100], y[:100])
@@ -211,7 +210,7 @@ class ExplanationDisplay:
         return signed_picture(self.explanation.atoms[k], self.pictures.shape)
 
     def _training(self, i: int) -> Array | None:
-        if self.pictures.training is None and atoms_are_samples(self.explanation):
+        if self.pictures.training is None and self.explanation.atoms_are_samples:
             return self._drawn(i)
         if self.pictures.training is None or i < 0:
             return None

@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
-from ledl.estimators._base import DictionaryClassifier
+from ledl.estimators._base import DictionaryClassifier, SamplesAreAtoms
 from ledl.files import write_atomically
 from ledl.rejection import RejectingClassifier, atom_owners, judge, split_pipeline
 from ledl.subspace import KernelSpace
@@ -49,6 +49,9 @@ class Explanation:
     atom_classes : ndarray of shape (K,)
         The class of each atom; where atoms belong to none, the class that an atom counts for most.
 
+    atoms_are_samples : bool
+        Whether the atoms are the training samples themselves, as in SRC and CRC.
+
     atoms : ndarray of shape (K, n_features) or None
         The atoms as the classifier has them; None with a kernel.
 
@@ -82,6 +85,7 @@ class Explanation:
     contributions: Array
     codes: Array
     atom_classes: Array
+    atoms_are_samples: bool
     atoms: Array | None
     sample: Array
     reconstruction: Array | None
@@ -147,7 +151,8 @@ class Explanation:
         model_note : sequence of (term, text)
             About the model, for the foot of the page.
         """
-        from ledl.explanation_page import Pictures, page  # needs this module
+        from ledl.explanations._page import page  # needs this module
+        from ledl.explanations._pictures import Pictures
 
         text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
         write_atomically(Path(path), lambda file: file.write(text.encode("utf-8", "backslashreplace")))
@@ -247,6 +252,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         contributions=contributions,
         codes=code,
         atom_classes=host.classes_[owners],
+        atoms_are_samples=isinstance(host, SamplesAreAtoms),
         atoms=None if is_kernel else host.components_,
         sample=features[0],
         reconstruction=None if is_kernel else host._space.expand(code @ host._atoms) * scale,
@@ -307,7 +313,7 @@ def neighbourhood(
     by_atom = np.abs(model._atoms[used] @ samples.T) / units
     order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
     atom_neighbors[used, : order.shape[1]] = order
-    if samples is model._atoms:
+    if isinstance(model, SamplesAreAtoms):
         atom_neighbors[used], atom_neighbors[used, 0] = -1, used
     return nearest, cosines[nearest], labels[nearest], atom_neighbors
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanations import Explanation
+from ledl.explanations._explain import Explanation
 from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
 
 Anchors: TypeAlias = Sequence[tuple[int, int, int]]
@@ -76,13 +76,6 @@ def has_pillow() -> bool:
     except ImportError:
         return False
     return True
-
-
-def atoms_are_samples(explanation: Explanation) -> bool:
-    """Whether the atoms are the training samples themselves, as in SRC and CRC."""
-    used = np.flatnonzero(explanation.codes)
-    behind = explanation.atom_neighbors[used]
-    return bool(behind.size and (behind[:, 0] == used).all() and (behind[:, 1:] == -1).all())
 
 
 def shown_decimals(explanation: Explanation) -> int:
@@ -247,7 +240,7 @@ class Gallery:
     def training(self, i: int, side: int = LARGE_SIDE) -> Encoded | None:
         """Training image i; one that is an atom is drawn from it."""
         if self.pictures.training is None:
-            return self.atom(i, side) if atoms_are_samples(self.explanation) else None
+            return self.atom(i, side) if self.explanation.atoms_are_samples else None
         return encoded(self.pictures.training[i], side, f"Training image {i}")
 
     def drawing(self, drawing: Drawing) -> Encoded | None:

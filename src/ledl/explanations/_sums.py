@@ -7,8 +7,8 @@ from html import escape
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanation_page._account import Account, bar, class_name, image, place, track
-from ledl.explanation_pictures import SMALL_SIDE, Gallery, atoms_are_samples
+from ledl.explanations._account import Account, bar, class_name, image, place, track
+from ledl.explanations._pictures import SMALL_SIDE, Gallery
 
 N_BEHIND = 4  # training images behind a learnt atom
 
@@ -113,7 +113,7 @@ def cards(account: Account, gallery: Gallery) -> str:
 
 
 def _cards_note(account: Account, gallery: Gallery) -> str:
-    if atoms_are_samples(account.explanation):
+    if account.explanation.atoms_are_samples:
         return "This model has learnt nothing in between: its atoms are the training samples themselves."
     if gallery.draws_atoms:
         return "Atoms as pictures: white adds brightness, black is nothing, orange takes brightness away."
@@ -145,7 +145,7 @@ def _card_pictures(account: Account, gallery: Gallery, k: int) -> str:
     if picture:
         caption = ""
         if behind:
-            relation = "is" if atoms_are_samples(explanation) else "most like"
+            relation = "is" if explanation.atoms_are_samples else "most like"
             caption = f"<figcaption>{relation} {escape(gallery.name(behind[0]))}</figcaption>"
         return f'<figure class="large">{picture}{caption}</figure>'
     large, small = behind[:1], behind[1:]

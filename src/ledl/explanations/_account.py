@@ -6,8 +6,8 @@ from html import escape
 
 import numpy as np
 
-from ledl.explanation_pictures import Encoded, shown_decimals
-from ledl.explanations import Explanation
+from ledl.explanations._explain import Explanation
+from ledl.explanations._pictures import Encoded, shown_decimals
 
 N_ATOMS = 10
 LEAST_SHARE = 0.005  # atoms whose part in the lead is less than this part of a score are told together

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanation_page._account import Account, bar, class_name, image, place, track
-from ledl.explanation_page._sums import cards, waterfall
-from ledl.explanation_pictures import (
+from ledl.explanations._account import Account, bar, class_name, image, place, track
+from ledl.explanations._explain import Explanation
+from ledl.explanations._pictures import (
     Gallery,
     Pictures,
-    atoms_are_samples,
     file_name,
     is_path,
     reconstruction_drawings,
 )
-from ledl.explanations import Explanation
+from ledl.explanations._sums import cards, waterfall
 
 N_SCORES = 8
 NO_PICTURES = Pictures()
@@ -59,7 +58,7 @@ def page(
     --------
     >>> from sklearn.datasets import load_digits
     >>> from ledl import SRCClassifier, explain
-    >>> from ledl.explanation_page import Pictures, page
+    >>> from ledl.explanations import Pictures, page
     >>> X, y = load_digits(return_X_y=True)
     >>> model = SRCClassifier().fit(X[:100], y[:100])
     >>> html = page(explain(model, X[100]), Pictures(shape=(8, 8)), title="digit 100")
@@ -70,7 +69,7 @@ def page(
     if title is None and pictures.sample is not None and is_path(pictures.sample):
         title = file_name(pictures.sample)
     account = Account(explanation)
-    css = files("ledl.explanation_page").joinpath("page.css").read_text(encoding="utf-8")
+    css = files("ledl.explanations").joinpath("page.css").read_text(encoding="utf-8")
     answer = "none of these" if explanation.rejected else str(explanation.predicted)
     parts = [
         _answer(account, gallery, title),
@@ -264,7 +263,7 @@ def _measure(name: str, value: float, meaning: str) -> str:
 
 
 def _how_to_read(account: Account) -> str:
-    given = atoms_are_samples(account.explanation)
+    given = account.explanation.atoms_are_samples
     kind = "training samples" if given else "building blocks that it learnt"
     mixing = (
         f"The model has {len(account.explanation.codes)} atoms: {kind}, each of one class. It mixes atoms "
