@@ -173,12 +173,15 @@ class Explanation:
         ]
         if self.rejected:
             lines[0] = f"None of these (p = {self.p_value:.2g}); nearest {lines[0]}"
-        lines += ["atom  class  code  adds to the first  to the second"]
-        for k in self.decisive_atoms[:10]:
-            lines.append(
-                f"{k:4d}  {self.atom_classes[k]!s}  {self.codes[k]:+.3f}  {self.contributions[k, first]:+.4f}  "
-                f"{self.contributions[k, second]:+.4f}"
-            )
+        names = [str(self.classes[j]) for j in (first, second)]
+        widths = [max(8, len(name) + 3) for name in names]
+        shown = self.decisive_atoms[:10]
+        width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
+        heads = "  ".join(f"{'to ' + name:>{w}s}" for name, w in zip(names, widths, strict=True))
+        lines.append(f"atom  {'class':{width}s}    code  {heads}")
+        for k in shown:
+            adds = [f"{self.contributions[k, j]:+{w}.4f}" for j, w in zip((first, second), widths, strict=True)]
+            lines.append(f"{k:4d}  {self.atom_classes[k]!s:{width}s}  {self.codes[k]:+.3f}  {'  '.join(adds)}")
         near = ", ".join(
             f"{i} ({label!s}, {cosine:.2f})"
             for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True)
