@@ -5,11 +5,9 @@ All raise ValueError, or whatever estimators raise; a decoder says where and wha
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,17 @@ from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.estimators._lcksvd import DKSVDClassifier
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
-from ledl.persistence._shapes import NEEDED, OURS, SHAPES, check_floats, expect, is_count, is_floats, shapes
+from ledl.persistence._shapes import (
+    NEEDED,
+    OURS,
+    SHAPES,
+    check_floats,
+    expect,
+    is_count,
+    is_floats,
+    is_number,
+    shapes,
+)
 from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
@@ -58,8 +66,9 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
     expect(type(parameters) is dict, "parameters of kernels are a dict")
     expect(set(parameters) == KERNELS[str(name)], f"these are not the parameters of kernel={name!r}")
     for parameter, value in parameters.items():
-        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        expect(number or (parameter == "gamma" and value is None), f"{parameter} must be a finite number")
+        expect(
+            is_number(value) or (parameter == "gamma" and value is None), f"{parameter} must be a finite number"
+        )
     expect(type(kernel.normalize) is bool, "normalize is true or false")
     shapes(kernel, {"training": "n d", "inverse_norms": "n"})
     expect(kernel.training is not None and kernel.inverse_norms is not None, "its samples are missing")
@@ -70,12 +79,11 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
 
 def _check_preprocessing(part: Preprocessing) -> None:
     for side in (part.size, part.resize):
-        expect(side is None or type(side) is int, "sizes of images are integers")
+        expect(side is None or is_count(side), "sizes of images are integers")
         expect((side or 0) <= MAX_SIDE, f"images of {side} pixels a side are more than {MAX_SIDE}")
     for values in (part.mean, part.std):
-        expect(type(values) is tuple and len(values) == 3, "means and deviations are three numbers")
-    numbers = (part.scale, *part.mean, *part.std)
-    expect(all(type(number) in (int, float) for number in numbers), "scales are numbers")
+        expect(isinstance(values, list | tuple) and len(values) == 3, "means and deviations are three numbers")
+    expect(all(map(is_number, (part.scale, *part.mean, *part.std))), "scales are numbers")
 
 
 def check_estimator(model: Any) -> None:
@@ -115,7 +123,7 @@ def _check_features(model: Any, state: dict[str, Any]) -> None:
         sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
         expect(len(sides) == 2, "a size is a number, or a height and a width")
         for side in sides:
-            expect(type(side) is int and 1 <= side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
+            expect(is_count(side) and side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
         return
     fitted = {"identity_", "preprocessing_", "_n_features_out"}
     expect(set(state) in (set(), fitted), "it is fitted by halves")
