@@ -375,7 +375,7 @@ def tampered(content, *keys, value):
         (("state", "n_features_in_"), "12", "no number of features"),
         (("state", "n_features_in_"), True, "no number of features"),
         (("state", "_scales"), 1, "_scales is true or false"),
-        (("state", "_ridge"), None, "no ridge codes"),
+        (("state", "_ridge"), 1, "no ridge codes"),
         (("state", "_space"), {"part": {"name": "IdentitySubspace", "fields": {}}}, "differ in number"),
         (("state", "_space"), {"part": {"name": "os.system", "fields": {}}}, "needs 'os.system'"),
         (("state", "_space"), {"object": "x"}, "_space that is not right"),
@@ -403,6 +403,15 @@ def test_tampering_is_refused_with_a_reason(keys, value, message, path, content)
     path.write_bytes(tampered(content, *keys, value=value))
     with pytest.raises(ModelFileError, match=message):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"), [("standard-none", "with_std", True), ("lda-lsqr", "solver", "svd")]
+)
+def test_parameters_that_ask_for_attributes_which_are_not_there(name, parameter, value, path):
+    model, _ = fitted(name)
+    with pytest.raises(ModelFileError, match="it has no scal"):
+        save(model.set_params(**{parameter: value}), path)
 
 
 def test_headers_that_json_itself_can_break(path, content):

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ledl.arrays import Array
 from ledl.coders import RidgeCoder
@@ -202,7 +204,7 @@ def check_classes(classes: Array) -> None:
 def _check_others(model: Any) -> None:
     """Of scikit-learn's estimators: shapes, and numbers that predictions need."""
     name = type(model).__name__
-    _check_there(model, NEEDED[name])
+    _check_there(model, NEEDED[name] | _needed_by_parameters(model))
     n_features = getattr(model, "n_features_in_", 1)
     sizes = shapes(model, SHAPES[name], d=n_features)
     if hasattr(model, "classes_") and name != "RidgeClassifier":  # its binarizer has them
@@ -229,6 +231,15 @@ def _check_others(model: Any) -> None:
         expect(is_count(getattr(model, attribute, 1)), f"{attribute} is a number")
 
 
+def _needed_by_parameters(model: Any) -> set[str]:
+    """What transforms need that depends on parameters: where there are no arrays, there is no trial."""
+    if isinstance(model, StandardScaler):
+        return ({"mean_"} if model.with_mean else set()) | ({"scale_"} if model.with_std else set())
+    if isinstance(model, LinearDiscriminantAnalysis):
+        return {"svd": {"scalings_", "xbar_"}, "eigen": {"scalings_"}, "lsqr": set()}[model.solver]
+    return set()
+
+
 def _check_there(model: Any, needed: set[str]) -> None:
-    missing = sorted(needed - set(vars(model)))
+    missing = sorted(name for name in needed if getattr(model, name, None) is None)
     expect(not missing, f"it has no {', '.join(missing)}")
