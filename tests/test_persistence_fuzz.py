@@ -106,7 +106,10 @@ def change_header(rng, content, other):
     """A header with values, names or places that were changed, of another file too, and a right checksum."""
     header, start = header_of(content)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        found = list(places(header))
+        # Mostly of the model: other names of the header are few, and what is wrong there is told at once.
+        found = list(places(header["model"] if rng.random() < 0.8 and header.get("model") else header))
+        if not found:
+            continue
         (container, key), (second, second_key) = rng.choice(found), rng.choice(found)
         change = rng.randrange(7)
         if change == 0:
@@ -125,6 +128,22 @@ def change_header(rng, content, other):
         else:
             container[key] = copy.deepcopy(rng.choice(rng.choice(list(places(header_of(other)[0])))[:1]))
     return sealed(json.dumps(header).encode(), content[start:-32])
+
+
+def exchange_arrays(rng, content, other):
+    """Arrays of a model in the places of others, or shapes of arrays that were turned."""
+    header, start = header_of(content)
+    found = [(c, k) for c, k in places(header["model"]) if k in ("array", "scalar") and isinstance(c[k], int)]
+    if not found or rng.random() < 0.3:
+        entry = rng.choice(header["arrays"])
+        entry["shape"] = rng.choice(
+            [entry["shape"][::-1], [*entry["shape"], 1], [int(np.prod(entry["shape"]))]]
+        )
+        entry["order"] = rng.choice("CF")
+    else:
+        (first, key), (second, second_key) = rng.choice(found), rng.choice(found)
+        first[key], second[second_key] = second[second_key], first[key]
+    return sealed(header, content[start:-32])
 
 
 def change_numbers(rng, content, other):
@@ -176,22 +195,35 @@ def damage(rng, content, other):
     )
 
 
-CHANGES = [change_header, change_header, change_header, change_numbers, change_text, change_length, damage]
+CHANGES = [
+    change_header,
+    change_header,
+    change_header,
+    exchange_arrays,
+    change_numbers,
+    change_text,
+    change_length,
+    damage,
+]
 
 
 def predicts(model, new):
-    """What a model gives of samples; of zeros where those are of other features than it has now."""
+    """Check what a model gives of samples; of zeros where those are of other features than it has now."""
     if hasattr(model, "n_features_in_") and model.n_features_in_ != new.shape[1]:
         new = np.zeros((1, model.n_features_in_))
     try:
-        return outcomes(model, new)
+        found = outcomes(model, new)
     except ValueError as error:
         # Scales that were changed may make of samples what a step after them refuses, with or without files.
         if not isinstance(model, Pipeline) or not re.search(
             "contains infinity|has negative values", str(error)
         ):
             raise
-        return {}
+        return
+    assert all(len(values) == len(new) for values in found.values())
+    if "predict" in found:
+        assert set(found["predict"]) <= set(model.classes_)
+        assert found["decision_function"].shape in {(len(new),), (len(new), len(model.classes_))}
 
 
 def fuzz(path, seed, n_files):

@@ -5,15 +5,15 @@ All raise ValueError, or whatever estimators raise; a decoder says where and wha
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ledl.arrays import Array
 from ledl.coders import RidgeCoder
@@ -22,7 +22,17 @@ from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.estimators._lcksvd import DKSVDClassifier
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
-from ledl.persistence._shapes import NEEDED, OURS, SHAPES, check_floats, expect, is_count, is_floats, shapes
+from ledl.persistence._shapes import (
+    NEEDED,
+    OURS,
+    SHAPES,
+    check_floats,
+    expect,
+    is_count,
+    is_floats,
+    is_number,
+    shapes,
+)
 from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
@@ -58,8 +68,9 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
     expect(type(parameters) is dict, "parameters of kernels are a dict")
     expect(set(parameters) == KERNELS[str(name)], f"these are not the parameters of kernel={name!r}")
     for parameter, value in parameters.items():
-        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        expect(number or (parameter == "gamma" and value is None), f"{parameter} must be a finite number")
+        expect(
+            is_number(value) or (parameter == "gamma" and value is None), f"{parameter} must be a finite number"
+        )
     expect(type(kernel.normalize) is bool, "normalize is true or false")
     shapes(kernel, {"training": "n d", "inverse_norms": "n"})
     expect(kernel.training is not None and kernel.inverse_norms is not None, "its samples are missing")
@@ -70,12 +81,11 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
 
 def _check_preprocessing(part: Preprocessing) -> None:
     for side in (part.size, part.resize):
-        expect(side is None or type(side) is int, "sizes of images are integers")
+        expect(side is None or is_count(side), "sizes of images are integers")
         expect((side or 0) <= MAX_SIDE, f"images of {side} pixels a side are more than {MAX_SIDE}")
     for values in (part.mean, part.std):
-        expect(type(values) is tuple and len(values) == 3, "means and deviations are three numbers")
-    numbers = (part.scale, *part.mean, *part.std)
-    expect(all(type(number) in (int, float) for number in numbers), "scales are numbers")
+        expect(isinstance(values, list | tuple) and len(values) == 3, "means and deviations are three numbers")
+    expect(all(map(is_number, (part.scale, *part.mean, *part.std))), "scales are numbers")
 
 
 def check_estimator(model: Any) -> None:
@@ -115,7 +125,7 @@ def _check_features(model: Any, state: dict[str, Any]) -> None:
         sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
         expect(len(sides) == 2, "a size is a number, or a height and a width")
         for side in sides:
-            expect(type(side) is int and 1 <= side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
+            expect(is_count(side) and side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
         return
     fitted = {"identity_", "preprocessing_", "_n_features_out"}
     expect(set(state) in (set(), fitted), "it is fitted by halves")
@@ -194,7 +204,7 @@ def check_classes(classes: Array) -> None:
 def _check_others(model: Any) -> None:
     """Of scikit-learn's estimators: shapes, and numbers that predictions need."""
     name = type(model).__name__
-    _check_there(model, NEEDED[name])
+    _check_there(model, NEEDED[name] | _needed_by_parameters(model))
     n_features = getattr(model, "n_features_in_", 1)
     sizes = shapes(model, SHAPES[name], d=n_features)
     if hasattr(model, "classes_") and name != "RidgeClassifier":  # its binarizer has them
@@ -221,6 +231,15 @@ def _check_others(model: Any) -> None:
         expect(is_count(getattr(model, attribute, 1)), f"{attribute} is a number")
 
 
+def _needed_by_parameters(model: Any) -> set[str]:
+    """What transforms need that depends on parameters: where there are no arrays, there is no trial."""
+    if isinstance(model, StandardScaler):
+        return ({"mean_"} if model.with_mean else set()) | ({"scale_"} if model.with_std else set())
+    if isinstance(model, LinearDiscriminantAnalysis):
+        return {"svd": {"scalings_", "xbar_"}, "eigen": {"scalings_"}, "lsqr": set()}[model.solver]
+    return set()
+
+
 def _check_there(model: Any, needed: set[str]) -> None:
-    missing = sorted(needed - set(vars(model)))
+    missing = sorted(name for name in needed if getattr(model, name, None) is None)
     expect(not missing, f"it has no {', '.join(missing)}")

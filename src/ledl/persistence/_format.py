@@ -177,9 +177,9 @@ def _tell_damage(text: bytes, n_bytes: int) -> NoReturn:
     """Say whether bytes are missing or others than they were."""
     try:
         last = max(_parse(text)["arrays"], key=lambda entry: entry["offset"])
-        wanted = last["offset"] + math.prod(last["shape"]) * np.dtype(last["dtype"]).itemsize
+        wanted = last["offset"] + math.prod(last["shape"]) * _dtype(last["dtype"]).itemsize
         missing = int(wanted + -wanted % ALIGN - n_bytes)
-    except (ModelFileError, ValueError, LookupError, TypeError, AttributeError):  # the header is damaged itself
+    except (ValueError, LookupError, TypeError, OverflowError):  # the header is damaged itself
         missing = 0
     if missing > 0:
         raise ModelFileError(f"is cut off: at least {missing:,} bytes are missing. Copy it again")

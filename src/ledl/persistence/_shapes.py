@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,10 @@ def shapes(holder: Any, wanted: dict[str, str], **sizes: Any) -> dict[str, int]:
 
 def is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 < value < 2**48)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_floats(value: Any) -> bool:

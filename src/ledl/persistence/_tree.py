@@ -209,6 +209,8 @@ def why_not(value: Any) -> tuple[str, str]:
             f"is of type {kind.__module__}.{kind.__name__}, which adds code to {bases[0].__name__}",
             f"Use {bases[0].__name__} itself",
         )
+    if hasattr(value, "best_estimator_"):
+        return f"is a search, {kind.__name__}, not a model", "Save its best_estimator_"
     if hasattr(value, "get_params"):
         return (
             f"is of type {kind.__name__}, an estimator that model files do not know",

@@ -87,7 +87,8 @@ def try_others(model: Any) -> None:
 def check_pipeline(model: Any) -> None:
     """Whether steps follow each other, and zeros come through where all steps take them."""
     expect(
-        type(model.steps) is list and all(type(s) is tuple and len(s) == 2 for s in model.steps),
+        isinstance(model.steps, list | tuple)
+        and all(isinstance(step, list | tuple) and len(step) == 2 for step in model.steps),
         "steps are a list of names and estimators",
     )
     expect(all(type(name) is str for name, _ in model.steps), "names of steps are strings")
