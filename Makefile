@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint bench benchcodes clean
+.PHONY: help demo test lint bench benchcodes packages clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
@@ -37,6 +37,9 @@ benchcodes: .venv/.ready  ## sparse codes against SPAMS, scikit-learn, celer and
 	$(BIN)/python benchmarks/coding.py random omp
 	$(BIN)/python benchmarks/coding_memory.py
 	$(BIN)/python benchmarks/first_call.py
+
+packages: .venv/.ready  ## wheel and sdist in empty environments, with each extra alone (PIN: passed to pip)
+	$(BIN)/python benchmarks/packages.py $(foreach pin,$(PIN),--pin "$(pin)")
 
 clean:  ## remove .venv, caches and the demo's results
 	rm -rf .venv .cache demo

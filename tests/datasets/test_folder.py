@@ -282,7 +282,6 @@ def test_only_what_is_wanted_is_unpacked(tmp_path):
         extract(tmp_path / "a.zip", tmp_path / "out", only="other")
 
 
-@pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")
 def test_broken_exif_data_are_left_alone(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +271,29 @@ def test_a_missing_torchvision_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"model='resnet50' needs torchvision.*ONNX file"):
         ResNetFeatures("resnet50").fit()
+
+
+def test_pixels_that_are_no_numbers_are_told(tmp_path):
+    values = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+    values[1, 2] = np.nan
+    Image.fromarray(values).save(tmp_path / "nan.tif")
+    with pytest.raises(ImageError, match=r"nan.tif cannot be decoded: some of its pixels are NaN or infinite"):
+        PixelFeatures().transform([tmp_path / "nan.tif"])
+    Image.fromarray(np.full((3, 4), 3e38, dtype=np.float32)).save(tmp_path / "large.tif")
+    assert_array_equal(PixelFeatures(size=2, normalize=False).transform([tmp_path / "large.tif"]), 255)
+
+
+def test_filters_of_warnings_are_as_they_were(files, tmp_path):
+    (tmp_path / "bad.png").write_text("no image")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", module=r"PIL\.")
+        before = list(warnings.filters)
+        PixelFeatures().transform(files)
+        with pytest.raises(ImageError):
+            PixelFeatures().transform([tmp_path / "bad.png"])
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(PixelFeatures().transform, [files] * 20))
+        assert list(warnings.filters) == before
 
 
 def test_features_have_names(files, model):

@@ -156,3 +156,16 @@ def test_zero_samples_and_zero_atoms(rng):
     run = ksvd.solve(T, np.concatenate([T[:4], np.zeros((1, 5))]), 2, max_iter=5, tol=0)
     assert np.isfinite(run.state.M).all()
     assert not run.state.S[10:].any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-100, 1e100])
+def test_rounding_does_not_choose_the_sample_that_an_atom_becomes(scale, rng):
+    """Samples of norm 1 that have no codes are represented equally badly: the first is taken."""
+    T = unit(rng.random((12, 5)))
+    M = unit(rng.random((3, 5)))[[0, 1, 2, 2]]
+    for _ in range(5):
+        same = scale * T * (1 + 1e-15 * rng.integers(-1, 2, (12, 1)))
+        state = ksvd.State(M.copy(), np.zeros((12, 4)), same.copy())
+        state, n_replaced = ksvd.replace_atoms(state, M @ M.T, same, (same**2).sum(axis=1), unused=False)
+        assert n_replaced == 1
+        assert_allclose(state.M[3], T[0], rtol=1e-12)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +47,42 @@ def shown(path: str | os.PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+class _PillowWarnings:
+    """Pillow's warnings, ignored while anybody reads an image.
+
+    They are about files that are read all the same (a broken EXIF entry), or that are refused with a reason of
+    our own; and where warnings are errors they would decide which files can be read. Filters belong to the
+    process: `warnings.catch_warnings` in several threads would leave them changed for ever, so those who read
+    at the same time share one filter.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readers = 0
+        self._filter: Any = None
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        with self._lock:
+            # Not always there: a test or a user may have set other filters since.
+            if self._filter not in warnings.filters:
+                # The comment makes it ours: a filter like it that the user has set is not to be removed.
+                warnings.filterwarnings("ignore", module=r"PIL\.(?#ledl)")
+                self._filter = warnings.filters[0]
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0:
+                    with suppress(ValueError):
+                        warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+
+
+quiet_pillow = _PillowWarnings().ignored
+
+
 def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Any:
     """A PIL image, decoded, upright (EXIF), in `mode` "RGB" or "L".
 
@@ -52,6 +90,11 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
     """
     PIL = pillow()
     name = name or (shown(source) if isinstance(source, str | os.PathLike) else "an image")
+    with quiet_pillow():
+        return _read(source, mode, max_pixels, name, PIL)
+
+
+def _read(source: Source, mode: str, max_pixels: int, name: str, PIL: Any) -> Any:
     if isinstance(source, np.ndarray):
         image = _from_array(source, name)
     elif isinstance(source, PIL.Image.Image):
@@ -137,6 +180,8 @@ def _from_array(array: Array, name: str) -> Any:
 def _in_mode(image: Any, mode: str) -> Any:
     if image.mode.startswith(("I", "F")):  # more than 8 bits a pixel, which PIL would clip
         values = np.asarray(image, dtype=np.float32)
+        if not np.isfinite(values).all():
+            raise ValueError("some of its pixels are NaN or infinite")
         # 16 bits, unless the values are those of bytes, or from 0 to 1.
         top = (
             65535.0
@@ -144,7 +189,7 @@ def _in_mode(image: Any, mode: str) -> Any:
             else next(t for t in (1, 255, 65535) if values.max() <= t or t == 65535)
         )
         image = pillow().Image.fromarray(
-            np.uint8(np.clip(values * np.float32(255 / top), 0, 255) + np.float32(0.5))
+            np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5))
         )
     if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:  # what is transparent is white
         image = image.convert("RGBA")

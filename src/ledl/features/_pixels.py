@@ -42,7 +42,8 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     Attributes
     ----------
     skipped_ : list of tuples (number, name, reason)
-        The images that the last `transform` could not read.
+        The images that the last `transform` could not read; where several threads share the extractor, the
+        one that began last. Rows of NaN tell the same of each.
 
     Examples
     --------
@@ -100,14 +101,15 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(f"size={self.size} must be a number, or a height and a width.")
         height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
         n_values = self._n_features_out
-        self.skipped_ = Skipped()
+        # Its own list, so that another thread's `transform` does not write into it.
+        self.skipped_ = skipped = Skipped()
         rows = try_each(
-            as_sources(X), lambda source: self._pixels(source, (width, height)), self.on_error, self.skipped_
+            as_sources(X), lambda source: self._pixels(source, (width, height)), self.on_error, skipped
         )
         missing = np.full(n_values, np.nan, dtype=np.float32)
         features = np.array([missing if row is None else row for row in rows], dtype=np.float32)
         features = features.reshape(len(rows), n_values)
-        self.skipped_.tell(len(rows), "have rows of NaN")
+        skipped.tell(len(rows), "have rows of NaN")
         if self.normalize and len(rows):
             good = ~np.isnan(features).any(axis=1)
             if good.any():

@@ -72,7 +72,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         are refused, until the next `fit`; without `fit`, `transform` takes what there is.
 
     skipped_ : list of tuples (number, name, reason)
-        The images that the last `transform` could not read.
+        The images that the last `transform` could not read; where several threads share the extractor, the
+        one that began last. Rows of NaN tell the same of each.
 
     See Also
     --------
@@ -142,17 +143,18 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = as_sources(X)
         network, preprocessing = self._network()
         cache = self._open_cache(network, preprocessing)
-        self.skipped_ = Skipped()
+        # Its own list, so that another thread's `transform` does not write into it.
+        self.skipped_ = skipped = Skipped()
         features: Array = None
         a_batch = max(self.batch_size // (6 if self.pyramid else 1), 1)
-        for batch, keys, known, inputs in self._decoded(X, a_batch, preprocessing, cache):
+        for batch, keys, known, inputs in self._decoded(X, a_batch, preprocessing, cache, skipped):
             rows = self._rows(network, known, inputs, keys, cache)
             for i, row in zip(range(len(X))[batch], rows, strict=True):
                 if row is not None:
                     if features is None:
                         features = np.full((len(X), len(row)), np.nan, dtype=np.float32)
                     features[i] = row
-        self.skipped_.tell(len(X), "have rows of NaN")
+        skipped.tell(len(X), "have rows of NaN")
         return np.full((len(X), 0), np.nan, dtype=np.float32) if features is None else features
 
     def _rows(
@@ -175,7 +177,12 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return known
 
     def _decoded(
-        self, X: Sequence[Source], a_batch: int, preprocessing: Preprocessing, cache: FeatureCache | None
+        self,
+        X: Sequence[Source],
+        a_batch: int,
+        preprocessing: Preprocessing,
+        cache: FeatureCache | None,
+        skipped: Skipped,
     ) -> Iterator[tuple[slice, list[str], list[Array], list[Array]]]:
         """Batches with keys, known features and inputs, decoded a little ahead of the network."""
 
@@ -188,7 +195,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 todo,
                 lambda source: None if source is KNOWN else self._input(source, preprocessing),
                 self.on_error,
-                self.skipped_,
+                skipped,
                 batch.start,
             )
             return batch, keys, known, inputs
@@ -213,8 +220,8 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._validate_params()
         loaded = getattr(self, "_loaded", None)
         if loaded is None or loaded[0] != str(self.model):
-            self._loaded = str(self.model), self._find_network()
-        network: Network = self._loaded[1]
+            self._loaded = loaded = str(self.model), self._find_network()
+        network: Network = loaded[1]
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
             raise ValueError(

@@ -144,7 +144,8 @@ def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: 
     if not bad.any():
         return state, 0
     errors = np.einsum("ij,ij->i", E, E)
-    worst = np.argsort(-errors, kind="stable")
+    # Among equals the first: samples of norm 1 are that until they have codes, and rounding is not to choose.
+    worst = np.argsort(-(errors / (errors.max() or 1.0)).astype(np.float32), kind="stable")
     worst = worst[errors[worst] > REPRESENTED * sq_norms[worst]]
     targets = distinct(T[worst] / np.sqrt(sq_norms[worst])[:, None], M[~bad], int(bad.sum()))
     replaced = np.flatnonzero(bad)[: len(targets)]

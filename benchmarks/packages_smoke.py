@@ -1,0 +1,176 @@
+"""Run by `packages.py` in an environment with one extra: a model, and all that needs an extra.
+
+    python -I benchmarks/packages_smoke.py EXTRA NETWORK.onnx
+
+What an extra is for must work where it is installed, and elsewhere raise an error that names it.
+"""
+
+import hashlib
+import http.server
+import io
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+import zipfile
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+warnings.simplefilter("error")
+
+# The extras that bring what each is for: cli draws figures and shows progress, too.
+GIVEN_BY = {
+    "plots": {"plots", "cli"},
+    "progress": {"progress", "cli"},
+    "images": {"images"},
+    "download": {"download"},
+    "gpu": {"gpu"},
+    "cli": {"cli"},
+}
+
+
+def fit_a_model():
+    import ledl
+
+    assert version("ledl") == ledl.__version__, (version("ledl"), ledl.__version__)
+    heavy = {"numpy", "sklearn", "torch", "matplotlib", "typer", "PIL", "onnxruntime", "pooch", "rich"}
+    assert not heavy & set(sys.modules), f"import ledl loads {heavy & set(sys.modules)}"
+    from sklearn.datasets import load_digits
+
+    from ledl.datasets import few_shot_splits
+    from ledl.datasets._registry import registry
+
+    assert len(registry()["caltech101"].target_names) > 100
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y))
+    model = ledl.LEDLClassifier(random_state=0, max_iter=20, tol=0).fit(X[train], y[train])
+    score = model.score(X[test], y[test])
+    assert score > 0.75, score
+    return model, X[train], y[train]
+
+
+def plots(model, X, y, network):
+    from ledl.plots import ConvergenceDisplay
+
+    ConvergenceDisplay.from_estimator(model).figure_.savefig(io.BytesIO(), format="png")
+
+
+def progress(model, X, y, network):
+    from ledl.features import ResNetFeatures
+
+    assert len(list(ResNetFeatures(network, progress=True)._watched([slice(0, 1)]))) == 1
+    from sklearn.base import clone
+    from sklearn.callback import ProgressBar
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that callbacks are experimental
+        clone(model).set_callbacks(ProgressBar()).fit(X, y)
+
+
+def images(model, X, y, network):
+    import numpy as np
+
+    from ledl.features import IMAGENET, PixelFeatures, ResNetFeatures
+
+    pictures = [np.full((20, 30, 3), value, np.uint8) for value in (10, 200)]
+    assert PixelFeatures(size=8).fit_transform(pictures).shape == (2, 64)
+    found = ResNetFeatures(network, preprocessing=IMAGENET).fit_transform(pictures)
+    assert found.shape == (2, 4)
+    assert np.isfinite(found).all()
+
+
+def onnx_files(model, X, y, network):
+    from ledl.features import IMAGENET, ResNetFeatures
+
+    ResNetFeatures(network, preprocessing=IMAGENET).fit()
+
+
+def download(model, X, y, network):
+    """From this machine, an archive as small as can be in place of the real one."""
+    from ledl.datasets import _load
+    from ledl.datasets._registry import registry
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, home = Path(folder) / "source", Path(folder) / "home"
+        source.mkdir()
+        with zipfile.ZipFile(source / "small.zip", "w") as archive:
+            archive.writestr("images/cat/a.txt", "a")
+        handler = partial(Quiet, directory=source)
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            entry = registry()["caltech101"]._replace(
+                url=f"http://127.0.0.1:{server.server_port}/small.zip",
+                archive="small.zip",
+                archive_sha256=hashlib.sha256((source / "small.zip").read_bytes()).hexdigest(),
+                inner="",
+                only="images",
+            )
+            try:
+                _load._download(entry, home)
+            finally:
+                server.shutdown()
+        assert (home / "images" / "cat" / "a.txt").read_text() == "a"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+def gpu(model, X, y, network):
+    """PyTorch on the processors: the same codes."""
+    import numpy as np
+    from sklearn.base import clone
+
+    scores = model.decision_function(X)
+    tensors = clone(model).set_params(device="cpu").fit(X, y).decision_function(X)
+    assert np.allclose(scores, tensors, atol=1e-3)
+
+
+def cli(model, X, y, network):
+    for words in (["--help"], ["--version"], ["reproduce", "--help"]):
+        done = subprocess.run([sys.executable, "-m", "ledl", *words], capture_output=True, text=True)
+        if done.returncode:
+            raise ImportError(done.stderr)
+    assert f"ledl {version('ledl')}" in subprocess.run(
+        [Path(sys.executable).with_name("ledl"), "--version"], check=True, capture_output=True, text=True
+    ).stdout  # fmt: skip
+    with tempfile.TemporaryDirectory() as out:
+        words = ["reproduce", "--methods", "crc", "--splits", "1", "--select", "defaults", "--out", out]
+        subprocess.run([sys.executable, "-m", "ledl", *words], check=True, capture_output=True)
+        assert (Path(out) / "report.html").is_file()
+
+
+USES = {
+    "plots": [plots],
+    "progress": [progress],
+    "images": [images, onnx_files],
+    "download": [download],
+    "gpu": [gpu],
+    "cli": [cli],
+}
+
+
+def main(installed, network):
+    model, X, y = fit_a_model()
+    worked = []
+    for extra, uses in USES.items():
+        for use in uses:
+            error = None
+            try:
+                use(model, X, y, network)
+            except ImportError as missing:
+                error = missing
+            given, name = installed in GIVEN_BY[extra], use.__name__
+            if given and error:
+                raise error
+            assert given or error, f"{name} works without {extra}: is that needed?"
+            assert given or f"ledl[{extra}]" in str(error), f"{name} without its extra says: {error}"
+            worked += [name] * given
+    print(f"{installed}: fits; works: {', '.join(worked) or '-'}; the others name their extras")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
