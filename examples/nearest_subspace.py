@@ -1,0 +1,99 @@
+"""A classifier of your own: the nearest class subspace. docs/add_a_classifier.md explains it step by step."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from ledl.arrays import Array, product, to_host
+from ledl.coders import Coder
+from ledl.coding import Samples
+from ledl.estimators._base import DEVICE, N_JOBS, DictionaryClassifier, ResidualScores, fit_context, unharmed
+
+
+# [coder]
+class ProjectionCoder:
+    """Codes x D' over atoms D: where those of a class are orthonormal, its share of a code is a projection."""
+
+    solver, tol = "projection", None
+
+    def __init__(self, atoms: Array) -> None:
+        self.atoms = atoms
+
+    def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
+        """Codes; gaps and iterations, of which there are none; and whether all is well."""
+        n = len(X)
+        return product(X, self.atoms.T), np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
+
+
+# [classifier]
+class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
+    r"""The class whose subspace comes nearest: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
+
+    The rows of :math:`D_j` are the first right singular vectors of the samples of class j.
+
+    Parameters
+    ----------
+    n_dimensions : int, default=3
+        Of each subspace at most. A class has no more than it has independent samples, and fewer than there
+        are features: a subspace that is everything is near to everything.
+    normalize : bool, default=True
+        Scale samples to norm 1, in `fit` and after.
+    device : str, default=None
+        Where new samples are coded: None with NumPy, ``"cuda"`` on a GPU.
+    n_jobs : int, default=None
+        Threads that code new samples.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_dimensions": [Interval(Integral, 1, None, closed="left")],
+        "normalize": ["boolean"],
+        "device": DEVICE,
+        "n_jobs": N_JOBS,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_dimensions: int = 3,
+        normalize: bool = True,
+        device: str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_dimensions = n_dimensions
+        self.normalize = normalize
+        self.device = device
+        self.n_jobs = n_jobs
+
+    # [fit]
+    @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
+    def fit(self, X: Array, y: Array) -> NearestSubspaceClassifier:
+        """Find the subspace of each class."""
+        samples, labels, classes = self._training_data(X, y, on_host=True)
+        space, coordinates = self._find_space(samples)
+        most = min(self.n_dimensions, coordinates.shape[1] - 1)
+        bases = [leading_rows(coordinates[labels == j], most) for j in range(len(classes))]
+        atom_labels = np.repeat(np.arange(len(classes)), [len(basis) for basis in bases])
+        self._keep(**self._atom_attributes(space, np.concatenate(bases), atom_labels, classes))
+        return self
+
+    def _coder(self, samples: Samples, threads: int) -> Coder:
+        return ProjectionCoder(samples.beside(self._atoms))
+
+    # [tags]
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # A line through the origin for each class is not what tells scikit-learn's blobs apart.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def leading_rows(X: Array, n_dimensions: int) -> Array:
+    """An orthonormal basis, as rows, of the directions in which samples are largest; at least one row."""
+    _, sizes, rows = np.linalg.svd(to_host(X), full_matrices=False)
+    rank = np.count_nonzero(sizes > sizes[0] * max(X.shape) * np.finfo(sizes.dtype).eps)
+    return rows[: max(1, min(n_dimensions, rank))]
