@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ledl.arrays import Array, product, to_host
+from ledl.arrays import Array, product
 from ledl.coders import Coder
 from ledl.coding import Samples
 from ledl.estimators._base import DEVICE, N_JOBS, DictionaryClassifier, ResidualScores, fit_context, unharmed
@@ -16,7 +16,7 @@ from ledl.estimators._base import DEVICE, N_JOBS, DictionaryClassifier, Residual
 
 # [coder]
 class ProjectionCoder:
-    """Codes x D' over atoms D: where those of a class are orthonormal, its share of a code is a projection."""
+    """Codes x D' over atoms D, which are orthonormal within each class."""
 
     solver, tol = "projection", None
 
@@ -24,22 +24,22 @@ class ProjectionCoder:
         self.atoms = atoms
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
-        """Codes; gaps and iterations, of which there are none; and whether all is well."""
-        n = len(X)
-        return product(X, self.atoms.T), np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
+        """Codes; no gaps and no iterations; and whether all is well."""
+        n, codes = len(X), product(X, self.atoms.T)
+        return codes, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
 
 # [classifier]
 class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
     r"""The class whose subspace comes nearest: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
 
-    The rows of :math:`D_j` are the first right singular vectors of the samples of class j.
+    The rows of :math:`D_j` are the first right singular vectors of class j's samples.
 
     Parameters
     ----------
     n_dimensions : int, default=3
-        Of each subspace at most. A class has no more than it has independent samples, and fewer than there
-        are features: a subspace that is everything is near to everything.
+        Of each subspace at most. A class has no more than it has independent samples,
+        and fewer than there are features: what is everything is near to everything.
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after.
     device : str, default=None
@@ -76,9 +76,10 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
         samples, labels, classes = self._training_data(X, y, on_host=True)
         space, coordinates = self._find_space(samples)
         most = min(self.n_dimensions, coordinates.shape[1] - 1)
-        bases = [leading_rows(coordinates[labels == j], most) for j in range(len(classes))]
-        atom_labels = np.repeat(np.arange(len(classes)), [len(basis) for basis in bases])
-        self._keep(**self._atom_attributes(space, np.concatenate(bases), atom_labels, classes))
+        numbers = np.arange(len(classes))
+        bases = [leading_rows(coordinates[labels == j], most) for j in numbers]
+        atoms, atom_labels = np.concatenate(bases), np.repeat(numbers, list(map(len, bases)))
+        self._keep(**self._atom_attributes(space, atoms, atom_labels, classes))
         return self
 
     def _coder(self, samples: Samples, threads: int) -> Coder:
@@ -93,7 +94,8 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
 
 
 def leading_rows(X: Array, n_dimensions: int) -> Array:
-    """An orthonormal basis, as rows, of the directions in which samples are largest; at least one row."""
-    _, sizes, rows = np.linalg.svd(to_host(X), full_matrices=False)
-    rank = np.count_nonzero(sizes > sizes[0] * max(X.shape) * np.finfo(sizes.dtype).eps)
+    """Orthonormal rows: the directions in which samples are largest; at least one."""
+    _, sizes, rows = np.linalg.svd(X, full_matrices=False)
+    rounding = sizes[0] * max(X.shape) * np.finfo(sizes.dtype).eps
+    rank = np.count_nonzero(sizes > rounding)
     return rows[: max(1, min(n_dimensions, rank))]

@@ -44,7 +44,8 @@ for name, p in probabilities.items():
 # ---------------------
 # Of images to which the model gives its answer with a probability of 80 %, 80 % should be right.
 # Plain scores differ so little that their softmax hardly commits itself: its answers are far better
-# than it says. After calibration the two agree.
+# than it says. After calibration the two come near to each other; what is left is on the cautious
+# side.
 
 
 def reliability(p, n_bins=8):

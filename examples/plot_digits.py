@@ -53,6 +53,7 @@ ConvergenceDisplay.from_estimator(model)
 # changed so that together they reproduce images *and* labels. Red is negative: an atom may take
 # something away from a picture.
 
+# sphinx_gallery_thumbnail_number = 3
 AtomsDisplay.from_estimator(model, image_shape=(8, 8))
 
 # %%

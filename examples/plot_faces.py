@@ -5,7 +5,7 @@ Faces under varying light
 Two pictures of one face with the light from the left and from the right differ more than two faces
 in the same light. Nearest neighbours fail there, and methods that write a picture as a
 *combination* of others do well: light adds up. This page shows why, on Extended YaleB (38 people,
-64 lights each) where it is at hand.
+about 64 lights each) where it is at hand.
 """
 
 # %%
@@ -47,8 +47,9 @@ for i, row in enumerate(axes):
 # %%
 # Five methods at fixed settings
 # ------------------------------
-# A thousand test pictures of one split, at settings that are usual for faces. (Our figures for all
-# test pictures, eight splits, and settings chosen on training pictures are in :doc:`/results`.)
+# A thousand test pictures of one split. Settings are near those that cross-validation in training
+# pictures takes, and for LEDL the paper's: :doc:`/results` has them, with our figures for all test
+# pictures and eight splits.
 
 models = {
     "nearest neighbour": KNeighborsClassifier(1),
@@ -97,11 +98,11 @@ for row, sample, code, neighbour in zip(axes, chosen, codes, closest, strict=Tru
         (own @ src.components_).reshape(shape),
         faces.images[neighbour],
     ]
-    for ax, picture, title in zip(row, pictures, columns, strict=True):
+    for ax, picture in zip(row, pictures, strict=True):
         ax.imshow(picture, cmap="gray")
         ax.set_axis_off()
-        if row is axes[0]:
-            ax.set_title(title, fontsize=9)
+for ax, title in zip(axes[0], columns, strict=True):
+    ax.set_title(title, fontsize=9)
 
 # %%
 # On faces it pays to try ``rule="regularized"`` and the Hellinger kernel first: square roots of

@@ -22,6 +22,7 @@ from ledl import CRCClassifier, SRCClassifier
 from ledl.datasets import FewShotSplit, load
 
 X, y = make_circles(120, factor=0.5, noise=0.08, random_state=0)
+X_test, y_test = make_circles(1000, factor=0.5, noise=0.08, random_state=1)
 side = np.linspace(-1.4, 1.4, 120)
 plane = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
@@ -32,7 +33,8 @@ for ax, kernel in zip(axes, ["linear", "rbf"], strict=True):
     ax.contourf(side, side, scores > 0, levels=[-0.5, 0.5, 1.5], colors=["#dbeafe", "#ffedd5"])
     for label, color in [(0, "#1d4ed8"), (1, "#c2410c")]:
         ax.scatter(*X[y == label].T, s=14, color=color)
-    ax.set(title=f'kernel="{kernel}": {100 * model.score(X, y):.0f} % of these points', aspect="equal")
+    accuracy = 100 * model.score(X_test, y_test)
+    ax.set(title=f'kernel="{kernel}": {accuracy:.0f} % of new points', aspect="equal")
 
 # %%
 # Atoms are then no points of the plane but functions; as coefficients over the training samples
@@ -44,8 +46,8 @@ print(model.dual_components_.shape)
 # Square roots of pixels
 # ----------------------
 # The Hellinger kernel, the sum of :math:`\sqrt{x_i y_i}`, is a linear one between square roots. It
-# is meant for histograms, and does good to pixels, too: dark parts count for more. Nothing has to
-# be tuned.
+# is meant for histograms, and does good to pixels, too: dark parts count for more. It has no
+# parameter.
 
 from sklearn.model_selection import cross_val_score
 

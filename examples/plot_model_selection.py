@@ -4,8 +4,8 @@ Choosing the weights: BatchedSearchCV
 
 LEDL has three weights, and fits in a fraction of a second. A grid over them is hundreds of tiny
 fits, whose cost is mostly Python. :class:`~ledl.BatchedSearchCV` stacks candidates and folds and
-solves them side by side: the same scores as scikit-learn's ``GridSearchCV``, and on a GPU hundreds
-of fits at the price of a few.
+solves them side by side: the same scores as scikit-learn's ``GridSearchCV``, and on a GPU dozens of
+small fits at the price of one (:doc:`/performance`).
 """
 
 # %%
@@ -50,8 +50,9 @@ print(f"largest difference of a score: {np.abs(difference).max()}")
 # %%
 # What it found
 # -------------
-# ``alpha`` decides, the weight of the labels hardly. That is so on other data, too, but which alpha
-# is best differs (:doc:`/defaults`).
+# Accuracy changes most along a row, with ``alpha``; along a column, with the weight of the labels,
+# hardly, but for the largest alpha. Which alpha is best differs from one dataset to the next
+# (:doc:`/defaults`).
 
 scores = np.asarray(search.cv_results_["mean_test_score"]).reshape(len(grid["alpha"]), -1)
 

@@ -74,3 +74,19 @@ def test_its_scores_are_those_of_scikit_learns_svd(n_dimensions):
     assert_allclose(model.decision_function(new), -np.array(residuals).T, atol=1e-10)
     assert_array_equal(model.predict(new), np.argmin(residuals, axis=0))
     assert model.score(digits.data[test], digits.target[test]) > 0.8
+
+
+def test_it_takes_tensors_and_devices():
+    torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
+    pytest.importorskip("array_api_compat", reason="of the extra gpu")
+    digits = load("digits")
+    train, test = next(few_shot_splits(digits.target))
+    X, y, new = digits.data[train].astype(float), digits.target[train], digits.data[test[:50]].astype(float)
+    model = NearestSubspaceClassifier().fit(X, y)
+    scores = model.decision_function(new)
+    found = model.decision_function(torch.asarray(new))
+    assert isinstance(found, torch.Tensor)
+    assert_allclose(found.numpy(), scores, atol=1e-12)
+    assert_allclose(model.set_params(device="cpu").decision_function(new), scores, atol=1e-12)
+    fitted = NearestSubspaceClassifier().fit(torch.asarray(X), torch.asarray(y))
+    assert_allclose(fitted.decision_function(new), scores, atol=1e-12)
