@@ -1,4 +1,4 @@
-"""A classifier of your own: the nearest class subspace. docs/add_a_classifier.md explains it step by step."""
+"""The nearest class subspace: docs/add_a_classifier.md explains it step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from sklearn.utils._param_validation import Interval
 from ledl.arrays import Array, product
 from ledl.coders import Coder
 from ledl.coding import Samples
-from ledl.estimators._base import DEVICE, N_JOBS, DictionaryClassifier, ResidualScores, fit_context, unharmed
+from ledl.estimators._base import (
+    DEVICE,
+    N_JOBS,
+    DictionaryClassifier,
+    ResidualScores,
+    fit_context,
+    unharmed,
+)
 
 
 # [coder]
@@ -23,7 +30,9 @@ class ProjectionCoder:
     def __init__(self, atoms: Array) -> None:
         self.atoms = atoms
 
-    def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
+    def __call__(
+        self, X: Array, sq_norms: Array, start: None = None
+    ) -> tuple[Array, Array, Array, Array]:
         """Codes; no gaps and no iterations; and whether all is well."""
         n, codes = len(X), product(X, self.atoms.T)
         return codes, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
@@ -78,7 +87,10 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
         most = min(self.n_dimensions, coordinates.shape[1] - 1)
         numbers = np.arange(len(classes))
         bases = [leading_rows(coordinates[labels == j], most) for j in numbers]
-        atoms, atom_labels = np.concatenate(bases), np.repeat(numbers, list(map(len, bases)))
+        atoms, atom_labels = (
+            np.concatenate(bases),
+            np.repeat(numbers, list(map(len, bases))),
+        )
         self._keep(**self._atom_attributes(space, atoms, atom_labels, classes))
         return self
 
@@ -88,7 +100,7 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
     # [tags]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # A line through the origin for each class is not what tells scikit-learn's blobs apart.
+        # Lines through the origin are not what tells scikit-learn's blobs apart.
         tags.classifier_tags.poor_score = True
         return tags
 

@@ -2,18 +2,19 @@
 A few labels and a frozen network
 =================================
 
-The usual way to classify photographs from a handful of labels is to take the last layer of a
-pretrained network as features and to train something simple on them. This page does that with
-ResNet-50 features of UC Merced's aerial images (21 classes), and asks what dictionary learning
-adds. The honest answer is: little.
+The usual way to classify photographs from a handful of labels is to take the last
+layer of a pretrained network as features and to train something simple on them. This
+page does that with ResNet-50 features of UC Merced's aerial images (21 classes), and
+asks what dictionary learning adds. The honest answer is: little.
 """
 
 # %%
 # Features
 # --------
-# The features were computed once (:class:`~ledl.features.ResNetFeatures`; :doc:`/datasets` says how
-# for a folder of your own images). Where they are not at hand, this page runs on scikit-learn's
-# digits, pixels and no network: read its figures as an example of the code only.
+# The features were computed once (:class:`~ledl.features.ResNetFeatures`;
+# :doc:`/datasets` says how for a folder of your own images). Where they are not at
+# hand, this page runs on scikit-learn's digits, pixels and no network: read its figures
+# as an example of the code only.
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifier
@@ -26,16 +27,17 @@ from ledl.plots import AccuracyDisplay
 
 try:
     scenes = load("ucmerced", download=False)
-    print(f"UC Merced: {len(scenes.data)} images, {scenes.data.shape[1]} features of a ResNet-50")
+    print(f"UC Merced: {len(scenes.data)} images, {scenes.data.shape[1]} features")
 except FileNotFoundError:
     scenes = load("digits")
-    print("The features of UC Merced are not here: pixels of scikit-learn's digits stand in.")
+    print("UC Merced is not here: pixels of scikit-learn's digits stand in.")
 
 # %%
 # How many labels?
 # ----------------
-# Three splits for each number of labelled images, all methods at their defaults. Samples are scaled
-# to norm 1 by our own classifiers, and by a pipeline for scikit-learn's.
+# Three splits for each number of labelled images, all methods at their defaults.
+# Samples are scaled to norm 1 by our own classifiers, and by a pipeline for
+# scikit-learn's.
 
 
 def ridge():
@@ -55,7 +57,9 @@ for i, n_per_class in enumerate(shots):
     for j, (train, test) in enumerate(splits):
         for name, make in makers.items():
             model = make().fit(scenes.data[train], scenes.target[train])
-            accuracies[name][i, j] = 100 * model.score(scenes.data[test], scenes.target[test])
+            accuracies[name][i, j] = 100 * model.score(
+                scenes.data[test], scenes.target[test]
+            )
 
 for name, values in accuracies.items():
     print(f"{name:6s}", "  ".join(f"{value:5.1f}" for value in values.mean(axis=1)))
@@ -63,10 +67,12 @@ for name, values in accuracies.items():
 # %%
 # Mean and spread over the splits:
 
-display = AccuracyDisplay(shots, accuracies, xlabel="labelled images of each class", base=0).plot()
+display = AccuracyDisplay(
+    shots, accuracies, xlabel="labelled images of each class", base=0
+).plot()
 display.ax_.set_title("the number of labels matters, the method hardly")
 
 # %%
-# The curves lie on each other: what decides is the features. Take the cheapest (ridge, or CRC), and
-# spend the time on the network or on more labels. :doc:`/user_guide` says where dictionary learning
-# does pay.
+# The curves lie on each other: what decides is the features. Take the cheapest (ridge,
+# or CRC), and spend the time on the network or on more labels. :doc:`/user_guide` says
+# where dictionary learning does pay.
