@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint bench benchcodes packages clean
+.PHONY: help demo test lint docs bench benchcodes packages clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
@@ -27,6 +27,10 @@ lint: .venv/.ready  ## style, types, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: .venv/.ready  ## documentation with its gallery, in docs/_build/html; a warning is an error
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 bench: .venv/.ready  ## speed against the transcription of the paper, memory, import time
 	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/memory.py
@@ -41,5 +45,5 @@ benchcodes: .venv/.ready  ## sparse codes against SPAMS, scikit-learn, celer and
 packages: .venv/.ready  ## wheel and sdist in empty environments, with each extra alone (PIN: passed to pip)
 	$(BIN)/python benchmarks/packages.py $(foreach pin,$(PIN),--pin "$(pin)")
 
-clean:  ## remove .venv, caches and the demo's results
-	rm -rf .venv .cache demo
+clean:  ## remove .venv, caches, the demo's results and the documentation as built
+	rm -rf .venv .cache demo docs/_build docs/gallery docs/api

@@ -33,9 +33,9 @@ from ledl.threads import map_in_threads, one_blas_thread
 
 
 class CodingInfo(NamedTuple):
-    """What `sparse_encode` did, sample by sample.
+    """What `sparse_encode` did, sample by sample: a named tuple.
 
-    Attributes
+    Parameters
     ----------
     gap : ndarray of shape (n_samples,), or None
         Duality gaps, on the scale of the objective, of the codes before they are rounded to the type of the
@@ -50,6 +50,15 @@ class CodingInfo(NamedTuple):
         The tolerance that was used: in float32 at least 1e-5.
     solver : str
         The solver that was used.
+
+    Examples
+    --------
+    >>> from ledl import sparse_encode
+    >>> codes, info = sparse_encode([[3.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], alpha=1.0, return_info=True)
+    >>> info
+    CodingInfo(solver='active_set', tol=1e-06: 1 of 1 samples converged)
+    >>> info.n_nonzero
+    array([1])
     """
 
     gap: Array | None
@@ -144,6 +153,7 @@ def sparse_encode(
     Returns
     -------
     codes : ndarray, csr_array or tensor of shape (n_samples, n_components)
+        A row for each sample: what it takes of each atom.
     info : CodingInfo
         Only if `return_info`.
 
@@ -152,15 +162,15 @@ def sparse_encode(
     ConvergenceWarning
         If samples did not reach the gap, with their number.
 
+    See Also
+    --------
+    sklearn.decomposition.sparse_encode : Its ``lasso_lars``, ``lasso_cd`` and ``omp`` solve the same problems.
+
     Notes
     -----
     The first call on a machine compiles, for 5 to 10 seconds; later ones find the compiled code in numba's
     cache, beside the package or where NUMBA_CACHE_DIR says. Where atoms are dependent, codes are not unique:
     compare objectives.
-
-    See Also
-    --------
-    sklearn.decomposition.sparse_encode : Its ``lasso_lars``, ``lasso_cd`` and ``omp`` solve the same problems.
 
     Examples
     --------

@@ -25,6 +25,8 @@ __all__ = [
     "ExplanationDisplay",
 ]
 
+__all__ = ["AccuracyDisplay", "AtomsDisplay", "CodesDisplay", "ConvergenceDisplay", "ExamplesDisplay"]
+
 # What a history may hold, how it is called and drawn.
 TERM = {"linewidth": 1, "linestyle": "--"}
 CURVES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -89,14 +91,40 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, name: str | None = None) -> ConvergenceDisplay:
-        """Of a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin."""
+        """Of a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted model.
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+        name : str, default=None
+            For the title; None: that of its class.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            Drawn.
+        """
         check_is_fitted(estimator)
         if not hasattr(estimator, "history_"):
             raise TypeError(f"{type(estimator).__name__} has no iterations, so no history_ to draw.")
         return cls(estimator.history_, name=type(estimator).__name__ if name is None else name).plot(ax)
 
     def plot(self, ax: Any = None) -> ConvergenceDisplay:
-        """Draw; iterations where the objective was not computed are passed over."""
+        """Draw; iterations where the objective was not computed are passed over.
+
+        Parameters
+        ----------
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            Itself.
+        """
         ax = self.ax_ = _new_axes(ax, (6.4, 4.2))
         self.figure_ = ax.figure
         for key, (label, style) in CURVES.items():
@@ -116,11 +144,27 @@ class AtomsDisplay:
     Parameters
     ----------
     atoms : ndarray of shape (K, n_features)
+        The atoms; their features are pixels, row by row.
     atom_classes : ndarray of shape (K,)
         The class of each atom.
     image_shape : tuple (height, width)
+        Of the pictures.
     max_classes, max_per_class : int, default=10, 12
         The first so many are drawn.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib's axes and figure, after `plot`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import SRCClassifier
+    >>> from ledl.plots import AtomsDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = AtomsDisplay.from_estimator(SRCClassifier().fit(X[:50], y[:50]), (8, 8), max_classes=3)
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['0', '1', '2']
     """
 
     def __init__(
@@ -144,14 +188,42 @@ class AtomsDisplay:
     def from_estimator(
         cls, estimator: Any, image_shape: tuple[int, int], *, ax: Any = None, **options: int
     ) -> AtomsDisplay:
-        """Of a fitted classifier with ``components_``; with a kernel there are none."""
+        """Of a fitted classifier with ``components_``; with a kernel there are none.
+
+        Parameters
+        ----------
+        estimator : classifier
+            A fitted model.
+        image_shape : tuple (height, width)
+            Of the images that it was fitted on.
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+        **options : int
+            ``max_classes`` and ``max_per_class``.
+
+        Returns
+        -------
+        AtomsDisplay
+            Drawn.
+        """
         check_is_fitted(estimator)
         if not hasattr(estimator, "components_"):
             raise TypeError(f"{estimator} has no components_ to draw: its atoms are no samples.")
         return cls(estimator.components_, estimator.atom_classes_, image_shape, **options).plot(ax)
 
     def plot(self, ax: Any = None) -> AtomsDisplay:
-        """Draw."""
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+
+        Returns
+        -------
+        AtomsDisplay
+            Itself.
+        """
         mosaic, rows = self._mosaic()
         ax = self.ax_ = _new_axes(ax, (6.4, 6.4 * mosaic.shape[0] / mosaic.shape[1]))
         self.figure_ = ax.figure
@@ -193,11 +265,27 @@ class CodesDisplay:
     Parameters
     ----------
     codes : ndarray of shape (n_samples, K)
+        A row for each sample.
     atom_classes : ndarray of shape (K,)
+        The class of each atom.
     y : ndarray of shape (n_samples,)
         The samples' classes.
     predicted : ndarray of shape (n_samples,), default=None
         What they were taken for.
+
+    Attributes
+    ----------
+    axes_, figure_ : matplotlib's axes and figure, after `plot`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import SRCClassifier
+    >>> from ledl.plots import CodesDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = CodesDisplay.from_estimator(SRCClassifier().fit(X[:50], y[:50]), X[50:52], y[50:52])
+    >>> len(display.axes_)
+    2
     """
 
     def __init__(self, codes: Array, atom_classes: Array, y: Array, predicted: Array | None = None) -> None:
@@ -206,12 +294,40 @@ class CodesDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Array, y: Array, *, axes: Any = None) -> CodesDisplay:
-        """Codes and labels that a fitted classifier gives to the samples X of classes y."""
+        """Codes and labels that a fitted classifier gives to samples.
+
+        Parameters
+        ----------
+        estimator : classifier
+            A fitted model.
+        X : array-like of shape (n_samples, n_features)
+            A few samples.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        axes : sequence of matplotlib's axes, default=None
+            Where to draw, one for each sample; None: in a figure of their own.
+
+        Returns
+        -------
+        CodesDisplay
+            Drawn.
+        """
         display = cls(estimator.transform(X), estimator.atom_classes_, y, estimator.predict(X))
         return display.plot(axes)
 
     def plot(self, axes: Sequence[Any] | None = None) -> CodesDisplay:
-        """Draw, in as many axes as there are samples."""
+        """Draw, in as many axes as there are samples.
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib's axes, default=None
+            Where to draw, one for each sample; None: in a figure of their own.
+
+        Returns
+        -------
+        CodesDisplay
+            Itself.
+        """
         n = len(self.codes)
         if axes is None:
             first = _new_axes(None, (6.4, 1.1 * n + 0.4))
@@ -250,10 +366,22 @@ class AccuracyDisplay:
     accuracies : dict of ndarrays of shape (n_values, n_splits)
         In %, by the name of the curve.
     xlabel : str
+        What the values are.
     base : int, default=2
         Of the logarithmic scale of x; 0 for a linear one.
     mark : float, default=None
         A value to be pointed out: the parameter's default.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib's axes and figure, after `plot`.
+
+    Examples
+    --------
+    >>> from ledl.plots import AccuracyDisplay
+    >>> display = AccuracyDisplay([1, 2, 4], {"SRC": [[60, 64], [70, 72], [77, 78]]}, xlabel="samples a class")
+    >>> display.plot().ax_.get_ylabel()
+    'accuracy, %'
     """
 
     def __init__(
@@ -269,7 +397,18 @@ class AccuracyDisplay:
         self.base, self.mark = base, mark
 
     def plot(self, ax: Any = None) -> AccuracyDisplay:
-        """Draw."""
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+
+        Returns
+        -------
+        AccuracyDisplay
+            Itself.
+        """
         ax = self.ax_ = _new_axes(ax, (4.8, 3.6))
         self.figure_ = ax.figure
         markers = "osD^vP*X"
@@ -296,8 +435,21 @@ class ExamplesDisplay:
     Parameters
     ----------
     images : ndarray of shape (n, height, width)
+        Grey images; each is drawn from its darkest to its brightest value.
     labels : sequence of str
         What stands under each.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib's axes and figure, after `plot`.
+
+    Examples
+    --------
+    >>> from ledl.datasets import load
+    >>> from ledl.plots import ExamplesDisplay
+    >>> display = ExamplesDisplay.from_dataset(load("digits"), max_classes=4)
+    >>> display.labels
+    ['0', '1', '2', '3']
     """
 
     def __init__(self, images: Array, labels: Sequence[str]) -> None:
@@ -305,7 +457,22 @@ class ExamplesDisplay:
 
     @classmethod
     def from_dataset(cls, dataset: Any, *, max_classes: int = 12, ax: Any = None) -> ExamplesDisplay:
-        """The first image of each of the first classes of what `ledl.datasets.load` gives."""
+        """The first image of each of the first classes of what `ledl.datasets.load` gives.
+
+        Parameters
+        ----------
+        dataset : Bunch
+            With ``images``, ``target`` and ``target_names``.
+        max_classes : int, default=12
+            The first so many are drawn.
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+
+        Returns
+        -------
+        ExamplesDisplay
+            Drawn.
+        """
         if "images" not in dataset:
             raise ValueError("The dataset has no images, only features of images.")
         first = np.unique(dataset.target, return_index=True)[1][:max_classes]
@@ -313,7 +480,18 @@ class ExamplesDisplay:
         return cls(dataset.images[first], labels).plot(ax)
 
     def plot(self, ax: Any = None) -> ExamplesDisplay:
-        """Draw."""
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib's axes, default=None
+            Where to draw; None: in a figure of its own.
+
+        Returns
+        -------
+        ExamplesDisplay
+            Itself.
+        """
         n, height, width = self.images.shape
         ax = self.ax_ = _new_axes(ax, (0.8 * n, 0.8 * height / width + 0.4))
         self.figure_ = ax.figure

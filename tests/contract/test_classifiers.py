@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from nearest_subspace import NearestSubspaceClassifier  # examples/: what the documentation builds
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -33,6 +34,7 @@ CLASSIFIERS = {
     "lcksvd-1": LCKSVDClassifier(max_iter=5, variant=1),
     "ledl": LEDLClassifier(max_iter=5, tol=0),
     "ledl-rbf": LEDLClassifier(max_iter=5, tol=0, kernel="rbf"),
+    "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(),
     "src-hellinger": SRCClassifier(kernel="hellinger"),
     "src-poly": SRCClassifier(kernel="poly", degree=2),

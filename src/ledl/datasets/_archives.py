@@ -21,7 +21,22 @@ DECOMPRESSORS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\
 
 
 class ArchiveError(ValueError):
-    """An archive that is broken, or that would write where it must not."""
+    """An archive that is broken, or that would write where it must not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ledl.datasets import ArchiveError, extract
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     broken = Path(folder) / "images.zip"
+    ...     _ = broken.write_bytes(b"no archive")
+    ...     try:
+    ...         extract(broken, folder)
+    ...     except ArchiveError as error:
+    ...         print("cannot be unpacked" in str(error))
+    True
+    """
 
 
 def extract(
@@ -32,12 +47,46 @@ def extract(
     only: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> list[Path]:
-    """Unpack a .zip or .tar (.gz, .bz2, .xz) into `folder`; gives the new files and folders at its top.
+    """Unpack an archive from a stranger, whole or not at all.
 
-    `inner` is an archive in the archive that is unpacked in its place, `only` the one file or folder at the
-    top that is wanted. Members with absolute names, "..", links or devices are refused, and so is what
-    unpacks to more than `max_bytes`. All is first unpacked beside its place, so that an interrupt leaves
-    nothing half-written under a final name; what is there already stays.
+    Members with absolute names, "..", links or devices are refused, and so is what unpacks to more than
+    `max_bytes`. All is first unpacked beside its place, so that an interrupt leaves nothing half-written under
+    a final name; what is there already stays.
+
+    Parameters
+    ----------
+    archive : path
+        A .zip or .tar (.gz, .bz2, .xz).
+    folder : path
+        Where to unpack it; made if it is not there.
+    inner : str, default=""
+        An archive in the archive that is unpacked in its place.
+    only : str, default=""
+        The one file or folder at the top that is wanted.
+    max_bytes : int, default=2**33
+        What it may unpack to.
+
+    Returns
+    -------
+    list of Path
+        The new files and folders at its top.
+
+    Raises
+    ------
+    ArchiveError
+        For an archive that is broken, too large, or not the one that was expected.
+
+    Examples
+    --------
+    >>> import tempfile, zipfile
+    >>> from pathlib import Path
+    >>> from ledl.datasets import extract
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     archive = Path(folder) / "photos.zip"
+    ...     with zipfile.ZipFile(archive, "w") as file:
+    ...         file.writestr("photos/cat/1.jpg", b"pixels")
+    ...     [path.name for path in extract(archive, Path(folder) / "unpacked")]
+    ['photos']
     """
     archive, folder = Path(archive), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -68,6 +68,19 @@ def load_image_folder(
     ------
     ImageError
         For an image that cannot be read, and for a folder that is not laid out like this.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ledl.datasets import load_image_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg"):
+    ...         (Path(folder) / name).parent.mkdir(exist_ok=True)
+    ...         _ = (Path(folder) / name).write_bytes(b"not read yet")
+    ...     photos = load_image_folder(folder, decode=False)
+    >>> photos.target_names, photos.target
+    (['cat', 'dog'], array([0, 0, 1]))
     """
     size = _checked_options(color, on_error, size)
     root = Path(path)

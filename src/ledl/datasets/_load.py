@@ -24,7 +24,23 @@ MODEL = "resnet50_pool5.onnx"
 
 
 class Availability(NamedTuple):
-    """Whether a dataset can be loaded: ``status`` is "here", "download" or "ask", ``detail`` from where."""
+    """Whether a dataset can be loaded: a named tuple.
+
+    Parameters
+    ----------
+    name : str
+        As `load` takes it.
+    status : {"here", "download", "ask"}
+        In the folder, to be fetched by `load`, or to be had from its owners only.
+    detail : str
+        From where.
+
+    Examples
+    --------
+    >>> from ledl.datasets import available
+    >>> [one.name for one in available() if one.status == "here"][0]
+    'digits'
+    """
 
     name: str
     status: str
@@ -99,6 +115,11 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     ----------
     data_home : path, default=None
         As in `load`.
+
+    Returns
+    -------
+    list of Availability
+        Digits first, then the paper's datasets.
 
     Examples
     --------

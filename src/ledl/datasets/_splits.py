@@ -75,11 +75,10 @@ def few_shot_splits(
 
 
 class FewShotSplit:
-    """The splits of `few_shot_splits` as a scikit-learn ``cv``, for `GridSearchCV`, `cross_val_score` and the
-    like.
+    """The splits of `few_shot_splits` as a scikit-learn ``cv``.
 
-    Samples that are on both sides of a split, identical feature by feature, are counted, and reported by a
-    warning: a test sample that was trained on is no test.
+    For `GridSearchCV`, `cross_val_score` and the like. Samples that are on both sides of a split, identical
+    feature by feature, are counted, and reported by a warning: a test sample that was trained on is no test.
 
     Parameters
     ----------
@@ -103,7 +102,22 @@ class FewShotSplit:
         self.seeds = list(seeds)
 
     def split(self, X: Array, y: Array, groups: Array = None) -> Iterator[tuple[Array, Array]]:
-        """Indices of training and test samples, split by split."""
+        """Indices of training and test samples, split by split.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), list of files, or None
+            The samples, in which identical ones are looked for; None: none are.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        groups : None
+            Of no effect; scikit-learn passes it.
+
+        Yields
+        ------
+        train, test : ndarrays of int
+            Indices into `y`.
+        """
         splits = few_shot_splits(y, n_per_class=self.n_per_class, seeds=self.seeds)
         identities = _identities(X)
         for seed, (train, test) in zip(self.seeds, splits, strict=True):
@@ -117,7 +131,18 @@ class FewShotSplit:
             yield train, test
 
     def get_n_splits(self, X: Array = None, y: Array = None, groups: Array = None) -> int:
-        """The number of splits."""
+        """The number of splits.
+
+        Parameters
+        ----------
+        X, y, groups : None
+            Of no effect; scikit-learn passes them.
+
+        Returns
+        -------
+        int
+            One for each seed.
+        """
         return len(self.seeds)
 
     def __repr__(self) -> str:
@@ -133,6 +158,11 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
         All samples, as rows; or a list of files, whose contents are then compared.
     train, test : arrays of int
         Indices of samples.
+
+    Returns
+    -------
+    int
+        Test samples that were trained on.
 
     Examples
     --------

@@ -85,7 +85,7 @@ class CRCClassifier(ResidualScores, SamplesAreAtoms, KernelClassifier):
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     See Also

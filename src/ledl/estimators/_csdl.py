@@ -120,13 +120,13 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
     stopped_by_ : {"tol", "max_iter"}
         What ended them; "max_iter" if it ended those of one class.
 
-    history_ : dict of ndarrays of shape (n_iter_, n_classes)
+    history_ : dict of ndarrays of shape (`n_iter_`, n_classes)
         ``objective``, the sum above for each class after each iteration (NaN once a class has ended).
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     See Also

@@ -90,14 +90,14 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
     stopped_by_ : {"tol", "max_iter", "callback"}
         What ended them.
 
-    history_ : dict of ndarrays of shape (n_iter_,)
+    history_ : dict of ndarrays of shape (`n_iter_`,)
         ``error``, the squared error above, after each iteration, and ``replaced``, the atoms replaced before
         it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     References

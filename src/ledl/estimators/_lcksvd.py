@@ -193,13 +193,13 @@ class DKSVDClassifier(LabelKSVD):
     stopped_by_ : {"tol", "max_iter", "callback"}
         What ended them.
 
-    history_ : dict of ndarrays of shape (n_iter_,)
+    history_ : dict of ndarrays of shape (`n_iter_`,)
         ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     See Also
@@ -365,13 +365,13 @@ class LCKSVDClassifier(LabelKSVD):
     stopped_by_ : {"tol", "max_iter", "callback"}
         What ended them.
 
-    history_ : dict of ndarrays of shape (n_iter_,)
+    history_ : dict of ndarrays of shape (`n_iter_`,)
         ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     See Also

@@ -213,7 +213,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     stopped_by_ : {"tol", "max_iter", "callback"}
         What ended them.
 
-    history_ : dict of ndarrays of shape (n_iter_,)
+    history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
         ``penalty``, ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``;
         and ``objective``, the sum above at the sparse codes, every tenth iteration and at the end (else NaN).
@@ -225,7 +225,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     Notes

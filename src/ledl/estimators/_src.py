@@ -87,7 +87,7 @@ class SRCClassifier(ResidualScores, SamplesAreAtoms, LassoCodes, KernelClassifie
     n_features_in_ : int
         Number of features seen in `fit`.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has names.
 
     See Also

@@ -18,27 +18,87 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to classify: its name, its title in tables, its estimators by import path, what may be chosen."""
+    """A way to classify: an estimator, and what may be chosen.
+
+    Parameters
+    ----------
+    name : str
+        As commands and plans have it.
+    title : str
+        As tables have it.
+    steps : sequence of tuples (str, dict)
+        Import paths of the estimators, ``"module:name"``, with their parameters; several make a pipeline.
+    grid : dict
+        Names of parameters with the values to choose from.
+    wide : dict, default=None
+        The same for ``select="wide"``. None: no more than `grid`.
+    column : str, default=""
+        Its column in the paper's table 1.
+    fixed : dict of dicts, default=None
+        Settings by dataset, in place of any selection; it then covers these datasets only.
+    isotropic : bool, default=True
+        Whether, at the settings of its grid, it sees nothing of samples but their inner products.
+
+    Examples
+    --------
+    >>> from ledl.experiments import METHODS
+    >>> METHODS["src"].make({"alpha": 0.25})
+    SRCClassifier(alpha=0.25)
+    """
 
     name: str
     title: str
     steps: Sequence[tuple[str, Settings]]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    wide: Mapping[str, Sequence[Any]] | None = None  # None: no more than the grid
-    column: str = ""  # in the paper's table 1
-    fixed: Mapping[str, Settings] | None = None  # by dataset, in place of any selection
-    isotropic: bool = True  # at the settings of its grid it sees nothing of samples but their inner products
+    wide: Mapping[str, Sequence[Any]] | None = None
+    column: str = ""
+    fixed: Mapping[str, Settings] | None = None
+    isotropic: bool = True
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
-        """What is chosen from: for "cv" or "wide"."""
+        """What is chosen from.
+
+        Parameters
+        ----------
+        select : {"cv", "wide"}
+            As in `Plan`.
+
+        Returns
+        -------
+        dict
+            Names of parameters with the values to choose from.
+        """
         return self.wide if select == "wide" and self.wide is not None else self.grid
 
     def covers(self, dataset: str) -> bool:
-        """Whether there are settings for that dataset."""
+        """Whether there are settings for a dataset.
+
+        Parameters
+        ----------
+        dataset : str
+            Its name.
+
+        Returns
+        -------
+        bool
+        """
         return self.fixed is None or dataset in self.fixed
 
     def make(self, settings: Settings | None = None, seed: int = 0) -> Any:
-        """The estimator, or a pipeline, at its defaults but for the settings; the seed where it draws."""
+        """The estimator, or a pipeline, at its defaults but for the settings.
+
+        Parameters
+        ----------
+        settings : dict, default=None
+            Parameters to set.
+        seed : int, default=0
+            Its ``random_state``, where it has one.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
+        """
         steps = [resolve_name(path)(**params) for path, params in self.steps]
         if len(steps) == 1:
             estimator = steps[0]

@@ -38,7 +38,29 @@ from ledl.files import write_atomically
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `reproduce` has made."""
+    """What `reproduce` has made.
+
+    Parameters
+    ----------
+    rows : list
+        A method on a dataset each: accuracies, their mean and spread, times, settings.
+    tables : list
+        As they stand in the report.
+    pictures : list
+        The figures.
+    remarks : list of str
+        What else is to be said of the results.
+    failures : list of str
+        Cells that raised an error, with it.
+    report : Path or None
+        The page; None where nothing could be computed.
+
+    Examples
+    --------
+    >>> from ledl.experiments import Outcome
+    >>> Outcome([], [], [], [], ["src on yaleb: no memory"], None).report is None
+    True
+    """
 
     rows: list[Row]
     tables: list[Table]
@@ -82,6 +104,16 @@ def reproduce(
     Outcome
         ``rows`` (a method on a dataset each), ``tables``, ``pictures``, ``remarks``, ``failures`` (cells that
         raised an error), and ``report``, the path of the page.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ledl.experiments import Plan, reproduce
+    >>> plan = Plan(methods=("crc", "1-nn"), select="defaults", n_splits=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     outcome = reproduce(plan, folder, figures=False)
+    >>> len(outcome.rows), outcome.failures
+    (2, [])
     """
     check(plan, figures)
     place(np.empty(0), device)  # refuses one that is not there

@@ -47,7 +47,28 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be compared."""
+    """What is to be compared.
+
+    Parameters
+    ----------
+    datasets : tuple of str, default=("digits",)
+        Names that `ledl.datasets.load` knows.
+    methods : tuple of str
+        Names in `METHODS`; all of them unless said.
+    select : {"cv", "wide", "defaults"}, default="cv"
+        How settings are found: by cross-validation in the training samples, by the same among more of them,
+        or not at all.
+    n_per_class : int, default=5
+        Training samples of each class.
+    n_splits : int, default=8
+        Random splits, with the seeds 0, 1, ...
+
+    Examples
+    --------
+    >>> from ledl.experiments import Plan
+    >>> len(Plan(methods=("src", "ledl"), n_splits=3).cells())
+    6
+    """
 
     datasets: tuple[str, ...] = ("digits",)
     methods: tuple[str, ...] = tuple(METHODS)
@@ -56,7 +77,13 @@ class Plan:
     n_splits: int = 8
 
     def cells(self) -> list[Cell]:
-        """Split by split, so that after the first one knows what the others cost."""
+        """Split by split, so that after the first one knows what the others cost.
+
+        Returns
+        -------
+        list of Cell
+            A method on a split of a dataset each.
+        """
         return [
             Cell(dataset, method, seed, self.select, self.n_per_class)
             for seed in range(self.n_splits)
@@ -71,7 +98,20 @@ class Plan:
         return [dataset for dataset in self.datasets if dataset in STUDIED]
 
     def weight_cells(self, dataset: str, weight: str) -> list[list[Cell]]:
-        """LEDL over one of its weights, the others at their defaults: for each value the splits."""
+        """LEDL over one of its weights, the others at their defaults.
+
+        Parameters
+        ----------
+        dataset : str
+            Its name.
+        weight : {"label_weight", "code_weight", "alpha"}
+            The weight.
+
+        Returns
+        -------
+        list of lists of Cell
+            For each value of the weight the splits.
+        """
         return [
             [
                 Cell(dataset, "ledl", seed, "defaults", self.n_per_class, ((weight, value),))
@@ -81,14 +121,30 @@ class Plan:
         ]
 
     def sample_cells(self, dataset: str, method: str) -> list[list[Cell]]:
-        """A method at its defaults over the number of training samples: for each the splits."""
+        """A method at its defaults over the number of training samples.
+
+        Parameters
+        ----------
+        dataset, method : str
+            Their names.
+
+        Returns
+        -------
+        list of lists of Cell
+            For each number of samples the splits.
+        """
         return [
             [Cell(dataset, method, seed, "defaults", n) for seed in range(min(self.n_splits, STUDY_SPLITS))]
             for n in samples_per_class(dataset)
         ]
 
     def study_cells(self) -> list[Cell]:
-        """All of these."""
+        """All cells that figures need beside the table's.
+
+        Returns
+        -------
+        list of Cell
+        """
         groups = [
             self.weight_cells(d, w) for d in self.studied for w in WEIGHT_VALUES if "ledl" in self.methods
         ]
@@ -149,7 +205,27 @@ def _follow(parent: int) -> None:
 
 
 class Progress:
-    """How far the cells are: counts, which are running, and an estimate of the time left."""
+    """How far the cells are: counts, which are running, and an estimate of the time left.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        Those that are to be done, in their order.
+    n_jobs : int
+        How many run at once.
+
+    Attributes
+    ----------
+    n_cells, n_done : int
+        All of them, and those that have ended.
+
+    Examples
+    --------
+    >>> from ledl.experiments import Plan, Progress
+    >>> progress = Progress(Plan(n_splits=1, methods=("src", "crc")).cells(), n_jobs=1)
+    >>> progress.n_done, progress.n_cells, [cell.method for cell in progress.running]
+    (0, 2, ['src'])
+    """
 
     def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
         self._waiting = list(cells)
@@ -158,6 +234,13 @@ class Progress:
         self.n_cells, self.n_done = len(self._waiting), 0
 
     def update(self, done: Done) -> None:
+        """Take note of a cell that has ended.
+
+        Parameters
+        ----------
+        done : Done
+            The cell, with its result or its error.
+        """
         self._waiting.remove(done.cell)
         self.n_done += 1
         if done.result is not None:

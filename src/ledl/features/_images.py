@@ -26,7 +26,18 @@ MAX_PIXELS = 2**26
 
 
 class ImageError(ValueError):
-    """An image that cannot be used: its name and the reason."""
+    """An image that cannot be used: its name and the reason.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ledl.features import ImageError, PixelFeatures
+    >>> try:
+    ...     PixelFeatures().fit_transform([np.zeros((64, 48))])
+    ... except ImageError as error:
+    ...     print("uint8" in str(error))
+    True
+    """
 
 
 def pillow() -> Any:

@@ -81,7 +81,17 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.on_error = on_error
 
     def fit(self, X: Any = None, y: Any = None) -> PixelFeatures:
-        """Check the parameters; there is nothing to learn."""
+        """Check the parameters; there is nothing to learn.
+
+        Parameters
+        ----------
+        X, y : None
+            Of no effect.
+
+        Returns
+        -------
+        self : PixelFeatures
+        """
         self._validate_params()
         return self
 
@@ -91,6 +101,7 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Parameters
         ----------
         X : list of paths, uint8 arrays (height, width) or (height, width, 3), or PIL images
+            The images, of any size.
 
         Returns
         -------

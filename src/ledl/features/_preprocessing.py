@@ -31,6 +31,15 @@ class Preprocessing:
         Bytes are multiplied by this first.
     mean, std : three floats each
         Subtracted, then divided by, in the order of `channels`.
+
+    Examples
+    --------
+    >>> from ledl.features import CAFFE, Preprocessing
+    >>> Preprocessing.from_json(CAFFE.to_json()) == CAFFE
+    True
+    >>> import PIL.Image
+    >>> CAFFE(PIL.Image.new("RGB", (640, 480))).shape
+    (3, 224, 224)
     """
 
     size: int = 224
@@ -82,14 +91,30 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, text: str) -> Preprocessing:
-        """The value of `to_json`."""
+        """The value of `to_json`.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` gave.
+
+        Returns
+        -------
+        Preprocessing
+        """
         values = json.loads(text)
         for name in ("mean", "std"):
             values[name] = tuple(values[name])
         return cls(**values)
 
     def to_json(self) -> str:
-        """As text, the same for the same value."""
+        """As text, the same for the same value.
+
+        Returns
+        -------
+        str
+            A JSON object with sorted keys.
+        """
         return json.dumps(asdict(self), sort_keys=True)
 
 

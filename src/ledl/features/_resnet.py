@@ -78,6 +78,16 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     See Also
     --------
     PixelFeatures : Pixels themselves.
+
+    Examples
+    --------
+    No weights come with the package, so this example asks for a file that is not there:
+
+    >>> from ledl.features import IMAGENET, ResNetFeatures
+    >>> features = ResNetFeatures("resnet50.onnx", preprocessing=IMAGENET, cache="features")
+    >>> features.transform(["photos/cat/1.jpg"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    FileNotFoundError: There is no model file resnet50.onnx.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -113,7 +123,17 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.progress = progress
 
     def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
-        """Load the model and check that it goes with its preprocessing; there is nothing to learn."""
+        """Load the model and check that it goes with its preprocessing; there is nothing to learn.
+
+        Parameters
+        ----------
+        X, y : None
+            Of no effect.
+
+        Returns
+        -------
+        self : ResNetFeatures
+        """
         for name in ("identity_", "preprocessing_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         network, preprocessing = self._network()
@@ -135,6 +155,7 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : list of paths, uint8 arrays (height, width) or (height, width, 3), or PIL images
+            The images, of any size.
 
         Returns
         -------

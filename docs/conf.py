@@ -1,0 +1,131 @@
+"""Configuration of the documentation: `make docs` builds it, without a network, and warnings are errors."""
+
+import inspect
+import os
+
+import matplotlib
+from sphinx_gallery.sorting import ExplicitOrder
+
+import ledl
+
+matplotlib.use("agg")
+# What NumPy and SciPy do with more threads than examples need only takes time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+project = "ledl"
+copyright = "the ledl developers; BSD-3 licence"  # noqa: A001 (Sphinx's name for it)
+author = "The ledl developers"
+version = release = ledl.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas are readable without a network
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "gallery/**/*.ipynb", "gallery/*.ipynb", "gallery/*.py"]
+templates_path = ["_templates"]
+default_role = "py:obj"
+smartquotes = False  # C' is a transpose
+nitpicky = False
+
+# Markdown: the pages are also read on code hosts, so links are relative paths of files.
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+BENCHMARKS = "(../benchmarks/README.md)"  # outside of this folder: a page that includes it stands for it
+
+# Reference
+autosummary_generate = True
+autodoc_typehints = "none"  # docstrings have types, in words
+toc_object_entries_show_parents = "hide"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+
+def own_members(cls: type) -> list[tuple[str, str]]:
+    """Kind and name of what this package wrote of a class; scikit-learn documents its own."""
+    members = []
+    for name in dir(cls):
+        found = inspect.getattr_static(cls, name)
+        kind = "property" if isinstance(found, property) else "method"
+        found = getattr(found, "fget", getattr(found, "__func__", found))  # of properties and class methods
+        written = inspect.unwrap(found).__module__ if inspect.isfunction(found) else ""
+        if written.startswith("ledl") and not name.startswith("_"):
+            members.append((kind, name))
+    return members
+
+
+MODULES = [ledl, ledl.datasets, ledl.features, ledl.plots, ledl.experiments]
+PUBLIC = {f"{module.__name__}.{name}": getattr(module, name) for module in MODULES for name in module.__all__}
+# For the template of class pages.
+autosummary_context = {
+    "own_members": {name: own_members(found) for name, found in PUBLIC.items() if inspect.isclass(found)}
+}
+
+# Gallery, from the easy to the special
+EXAMPLES = [
+    "plot_digits.py",
+    "plot_faces.py",
+    "plot_cnn_features.py",
+    "plot_compare_methods.py",
+    "plot_model_selection.py",
+    "plot_sparse_codes.py",
+    "plot_kernels.py",
+    "plot_calibration.py",
+    "plot_gpu.py",
+]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_",
+    "ignore_pattern": r"(__init__|nearest_subspace)\.py",
+    "within_subsection_order": ExplicitOrder([*EXAMPLES, "*"]),
+    "backreferences_dir": "api/backreferences",
+    "doc_module": ("ledl",),
+    "reference_url": {"ledl": None},
+    "capture_repr": ("_repr_html_",),  # tables; not what matplotlib returns
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "matplotlib_animations": False,
+}
+
+# Pages
+html_theme = "pydata_sphinx_theme"
+html_title = "ledl"
+html_static_path = ["_static"]
+html_css_files = ["ledl.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "ledl"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "navbar_end": ["theme-switcher"],
+    # Pages of wide tables have none.
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        **{page: [] for page in ("index", "results", "defaults", "benchmarks")},
+    },
+    "show_prev_next": False,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "reference": ["sidebar-nav-bs"], "gallery/index": []}
+
+
+def link_benchmarks(app: object, page: str, source: list[str]) -> None:
+    """Links to the benchmarks' own page lead to the page here that includes it."""
+    source[0] = source[0].replace(BENCHMARKS, "(benchmarks.md)")
+
+
+def setup(app: object) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", link_benchmarks)  # type: ignore[attr-defined]

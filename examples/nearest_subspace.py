@@ -1,0 +1,113 @@
+"""The nearest class subspace: docs/add_a_classifier.md explains it step by step."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from ledl.arrays import Array, product
+from ledl.coders import Coder
+from ledl.coding import Samples
+from ledl.estimators._base import (
+    DEVICE,
+    N_JOBS,
+    DictionaryClassifier,
+    ResidualScores,
+    fit_context,
+    unharmed,
+)
+
+
+# [coder]
+class ProjectionCoder:
+    """Codes x D' over atoms D, which are orthonormal within each class."""
+
+    solver, tol = "projection", None
+
+    def __init__(self, atoms: Array) -> None:
+        self.atoms = atoms
+
+    def __call__(
+        self, X: Array, sq_norms: Array, start: None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Codes; no gaps and no iterations; and whether all is well."""
+        n, codes = len(X), product(X, self.atoms.T)
+        return codes, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
+
+
+# [classifier]
+class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
+    r"""The class whose subspace comes nearest: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
+
+    The rows of :math:`D_j` are the first right singular vectors of class j's samples.
+
+    Parameters
+    ----------
+    n_dimensions : int, default=3
+        Of each subspace at most. A class has no more than it has independent samples,
+        and fewer than there are features: what is everything is near to everything.
+    normalize : bool, default=True
+        Scale samples to norm 1, in `fit` and after.
+    device : str, default=None
+        Where new samples are coded: None with NumPy, ``"cuda"`` on a GPU.
+    n_jobs : int, default=None
+        Threads that code new samples.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_dimensions": [Interval(Integral, 1, None, closed="left")],
+        "normalize": ["boolean"],
+        "device": DEVICE,
+        "n_jobs": N_JOBS,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_dimensions: int = 3,
+        normalize: bool = True,
+        device: str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_dimensions = n_dimensions
+        self.normalize = normalize
+        self.device = device
+        self.n_jobs = n_jobs
+
+    # [fit]
+    @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
+    def fit(self, X: Array, y: Array) -> NearestSubspaceClassifier:
+        """Find the subspace of each class."""
+        samples, labels, classes = self._training_data(X, y, on_host=True)
+        space, coordinates = self._find_space(samples)
+        most = min(self.n_dimensions, coordinates.shape[1] - 1)
+        numbers = np.arange(len(classes))
+        bases = [leading_rows(coordinates[labels == j], most) for j in numbers]
+        atoms, atom_labels = (
+            np.concatenate(bases),
+            np.repeat(numbers, list(map(len, bases))),
+        )
+        self._keep(**self._atom_attributes(space, atoms, atom_labels, classes))
+        return self
+
+    def _coder(self, samples: Samples, threads: int) -> Coder:
+        return ProjectionCoder(samples.beside(self._atoms))
+
+    # [tags]
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Lines through the origin are not what tells scikit-learn's blobs apart.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def leading_rows(X: Array, n_dimensions: int) -> Array:
+    """Orthonormal rows: the directions in which samples are largest; at least one."""
+    _, sizes, rows = np.linalg.svd(X, full_matrices=False)
+    rounding = sizes[0] * max(X.shape) * np.finfo(sizes.dtype).eps
+    rank = np.count_nonzero(sizes > rounding)
+    return rows[: max(1, min(n_dimensions, rank))]

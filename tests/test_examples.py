@@ -1,0 +1,92 @@
+"""Every example runs to its end without a warning; the tutorial's classifier keeps the library's contract."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nearest_subspace import NearestSubspaceClassifier
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import TruncatedSVD
+from sklearn.preprocessing import normalize
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ledl.datasets import few_shot_splits, load
+
+FOLDER = Path(__file__).parent.parent / "examples"
+EXAMPLES = sorted(FOLDER.glob("plot_*.py"))
+
+
+def run(example, folder, **environment):
+    """In a process and a folder of its own: what examples leave behind disturbs nobody."""
+    settings = {**os.environ, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", **environment}
+    command = [sys.executable, "-W", "error", str(example)]
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 8
+    for example in EXAMPLES:
+        head = example.read_text("utf-8").split('"""')[1]
+        assert head.strip().splitlines()[1].startswith("==="), f"{example.name} has no title"
+
+
+def test_the_first_example_runs(tmp_path):
+    done = run(FOLDER / "plot_digits.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy on the test images" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(example, tmp_path):
+    done = run(example, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plot_faces", "plot_cnn_features", "plot_kernels"])
+def test_examples_run_without_the_datasets(name, tmp_path):
+    done = run(FOLDER / f"{name}.py", tmp_path, LEDL_DATA=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+@parametrize_with_checks([NearestSubspaceClassifier()])
+def test_the_classifier_of_the_tutorial_passes_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("n_dimensions", [1, 3, 5])
+def test_its_scores_are_those_of_scikit_learns_svd(n_dimensions):
+    digits = load("digits")
+    train, test = next(few_shot_splits(digits.target, n_per_class=8))
+    X, y, new = digits.data[train].astype(float), digits.target[train], digits.data[test[:200]].astype(float)
+    model = NearestSubspaceClassifier(n_dimensions=n_dimensions).fit(X, y)
+    unit = normalize(new)
+    residuals = []
+    for label in model.classes_:
+        svd = TruncatedSVD(n_dimensions, algorithm="arpack", random_state=0).fit(normalize(X[y == label]))
+        rest = unit - svd.inverse_transform(svd.transform(unit))
+        residuals.append((rest**2).sum(axis=1))
+    assert_allclose(model.decision_function(new), -np.array(residuals).T, atol=1e-10)
+    assert_array_equal(model.predict(new), np.argmin(residuals, axis=0))
+    assert model.score(digits.data[test], digits.target[test]) > 0.8
+
+
+def test_it_takes_tensors_and_devices():
+    torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
+    pytest.importorskip("array_api_compat", reason="of the extra gpu")
+    digits = load("digits")
+    train, test = next(few_shot_splits(digits.target))
+    X, y, new = digits.data[train].astype(float), digits.target[train], digits.data[test[:50]].astype(float)
+    model = NearestSubspaceClassifier().fit(X, y)
+    scores = model.decision_function(new)
+    found = model.decision_function(torch.asarray(new))
+    assert isinstance(found, torch.Tensor)
+    assert_allclose(found.numpy(), scores, atol=1e-12)
+    assert_allclose(model.set_params(device="cpu").decision_function(new), scores, atol=1e-12)
+    fitted = NearestSubspaceClassifier().fit(torch.asarray(X), torch.asarray(y))
+    assert_allclose(fitted.decision_function(new), scores, atol=1e-12)
