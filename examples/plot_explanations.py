@@ -2,9 +2,9 @@
 Why this answer?
 ================
 
-A dictionary classifier can show its work. It mixes a few *atoms* so that they come close to an image, and a
-score is a sum with one term for each of them. :func:`ledl.explain` gives the terms;
-:class:`ledl.plots.ExplanationDisplay` draws them.
+A dictionary classifier can show its work. It mixes a few *atoms* so that they come
+close to an image, and a score is a sum with one term for each of them.
+:func:`ledl.explain` gives the terms; :class:`ledl.plots.ExplanationDisplay` draws them.
 
 Here a model learns the ten digits from five images of each.
 """
@@ -25,47 +25,60 @@ digits = load("digits")
 train, test = next(few_shot_splits(digits.target, n_per_class=5))
 X, y = digits.data[train], digits.target[train]
 model = LEDLClassifier(alpha=2**-4, random_state=0).fit(X, y)
-print(f"accuracy on {len(test)} other images: {model.score(digits.data[test], digits.target[test]):.3f}")
+accuracy = model.score(digits.data[test], digits.target[test])
+print(f"accuracy on {len(test)} other images: {accuracy:.3f}")
 
 # %%
 # An image that is taken for what it is
 # -------------------------------------
-# The features are pixels, so atoms can be drawn: white adds brightness, orange takes it away. The bars under an
-# atom say what it adds to the best class and to the second.
+# The features are pixels, so atoms can be drawn: white adds brightness, orange takes it
+# away. The bars under an atom say what it adds to the best class and to the second.
 
 images = [np.uint8(np.round(255 / 16 * row.reshape(8, 8))) for row in X]
 pictures = Pictures(shape=(8, 8), training=images)
 predicted = model.predict(digits.data[test])
 right = test[predicted == digits.target[test]]
-display = ExplanationDisplay.from_estimator(model, digits.data[right[100]], pictures=pictures)
+display = ExplanationDisplay.from_estimator(
+    model, digits.data[right[100]], pictures=pictures
+)
 
 # %%
 # The terms add up to the score. That is arithmetic, not an approximation.
 
 found = explain(model, digits.data[right[100]])
 print(found)
-print(f"largest difference: {np.abs(found.base + found.contributions.sum(axis=0) - found.scores).max():.1e}")
+sums = found.base + found.contributions.sum(axis=0)
+print(f"largest difference: {np.abs(sums - found.scores).max():.1e}")
 
 # %%
 # One that is not
 # ---------------
-# Which atoms led it astray? Their pictures often tell, and so do the nearest training samples.
+# Which atoms led it astray? Their pictures often tell, and so do the nearest training
+# samples.
 
 wrong = test[predicted != digits.target[test]]
 print(f"in truth a {digits.target[wrong[0]]}")
-display = ExplanationDisplay.from_estimator(model, digits.data[wrong[0]], pictures=pictures)
+display = ExplanationDisplay.from_estimator(
+    model, digits.data[wrong[0]], pictures=pictures
+)
 
 # %%
 # One that is none of these
 # -------------------------
-# A model that knows the digits from 0 to 4 is shown a 7. With :class:`ledl.RejectingClassifier` it may say so.
+# A model that knows the digits from 0 to 4 is shown a 7. With
+# :class:`ledl.RejectingClassifier` it may say so.
 
 known = y < 5
-pictures = Pictures(shape=(8, 8), training=[image for image, keep in zip(images, known, strict=True) if keep])
+pictures = Pictures(
+    shape=(8, 8),
+    training=[image for image, keep in zip(images, known, strict=True) if keep],
+)
 careful = RejectingClassifier(SRCClassifier(), reject=0.1).fit(X[known], y[known])
 sevens = test[digits.target[test] == 7]
 seven = sevens[careful.predict(digits.data[sevens]) == careful.reject_label_][0]
-display = ExplanationDisplay.from_estimator(careful, digits.data[seven], pictures=pictures)
+display = ExplanationDisplay.from_estimator(
+    careful, digits.data[seven], pictures=pictures
+)
 
 # %%
 # The same as a page, with sums, for somebody who was not there:

@@ -20,6 +20,7 @@ from ledl import (
     DKSVDClassifier,
     LCKSVDClassifier,
     LEDLClassifier,
+    RejectingClassifier,
     SRCClassifier,
 )
 
@@ -57,6 +58,11 @@ MODELS = {
     "standard": StandardScaler(),
     "standard-none": StandardScaler(with_mean=False, with_std=False),
     "svc": LinearSVC(random_state=0),
+    "rejecting": RejectingClassifier(SRCClassifier(), cv=3),
+    "rejecting-pipeline": make_pipeline(
+        Normalizer(),
+        RejectingClassifier(make_pipeline(StandardScaler(), LEDLClassifier(n_components=6, **QUICK)), cv=2),
+    ),
     "pipeline": make_pipeline(StandardScaler(), PCA(4), "passthrough", Normalizer(), CRCClassifier()),
     "pipeline-nested": make_pipeline(make_pipeline(Normalizer(), MinMaxScaler()), SRCClassifier()),
     "pipeline-scaled": make_pipeline(MinMaxScaler(), SRCClassifier(kernel="hellinger")),

@@ -34,6 +34,7 @@ from ledl.persistence._shapes import (
     shapes,
 )
 from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
+from ledl.rejection import RejectingClassifier, checked_label, split_pipeline
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
 # A side of what images are brought to: a file must not ask for terabytes of pixels.
@@ -106,6 +107,8 @@ def check_estimator(model: Any) -> None:
         elif state and isinstance(model, Dictionary):
             _check_dictionary(model)
             try_dictionary(model)
+        elif state and isinstance(model, RejectingClassifier):
+            _check_rejecting(model)
         elif state and type(model).__name__ in SHAPES:
             _check_others(model)
             try_others(model)
@@ -174,13 +177,36 @@ def _check_labels(model: Any, c: int) -> None:
     check_classes(model.classes_)
     labels = model._atom_labels
     expect(c >= 2, "there are fewer than two classes")
-    expect(labels.dtype.kind == "i" and labels.min() >= 0 and labels.max() < c, "atoms are of no class")
+    _check_indices(labels, c, "atoms are of no class")
     if not isinstance(model, DKSVDClassifier):  # which may start at all samples
         expect(len(np.unique(labels)) == c, "some classes have no atoms")
+    if hasattr(model, "_samples") or hasattr(model, "_sample_labels"):
+        _check_there(model, {"_samples", "_sample_labels"})
+        _check_indices(model._sample_labels, c, "samples are of no class")
+        check_floats(model._samples, "_samples")
     if hasattr(model, "atom_classes_"):
         # Of the same type, so that the comparison needs no more memory than the file had.
         expect(model.atom_classes_.dtype == model.classes_.dtype, "classes of atoms are of another type")
         expect(np.array_equal(model.atom_classes_, model.classes_[labels]), "classes of atoms differ")
+
+
+def _check_indices(labels: Array, c: int, message: str) -> None:
+    expect(labels.dtype.kind == "i" and labels.min() >= 0 and labels.max() < c, message)
+
+
+def _check_rejecting(model: RejectingClassifier) -> None:
+    """Whether it wraps a fitted classifier of ours, and knows what is usual."""
+    _check_there(model, {"estimator_", "classes_", "reject_label_", "evidence_", "cv_predictions_"})
+    _, inner = split_pipeline(model.estimator_)
+    expect(hasattr(inner, "_atoms"), "its classifier is not fitted")
+    expect(type(model.classes_) is np.ndarray, "it has no classes")
+    expect(model.classes_.dtype == inner.classes_.dtype, "its classes are of another type")
+    expect(np.array_equal(model.classes_, inner.classes_), "its classes are not its classifier's")
+    checked_label(model.reject_label_, model.classes_)
+    shapes(model, {"evidence_": "n e", "cv_predictions_": "n"})
+    check_floats(model.evidence_, "evidence_")
+    expect(model.evidence_.shape[1] == 2, "there are two measures of evidence")
+    expect(model.cv_predictions_.dtype.kind in "biufUO", "predictions are labels")
 
 
 def _check_outcome(model: Any) -> None:

@@ -20,6 +20,8 @@ OURS = {
     "label_components_": "K c",
     "_code_atoms": "K c",
     "training_codes_": "s K",
+    "_samples": "m r",
+    "_sample_labels": "m",
     "feature_names_in_": "d",
 }
 LINEAR = {"classes_": "c", "coef_": "p d | d", "feature_names_in_": "d"}

@@ -15,6 +15,7 @@ from ledl.estimators._base import Dictionary, DictionaryClassifier, LassoCodes, 
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.features import PixelFeatures, ResNetFeatures
 from ledl.persistence._shapes import SHAPES, check_floats, expect
+from ledl.rejection import RejectingClassifier
 
 # Bytes of a Gram matrix of atoms up to which loading makes one to try a model.
 MAX_TRIAL = 2**30
@@ -67,6 +68,8 @@ def _try_classifier(model: Any, X: Array) -> None:
 
 def holds_width(model: Any) -> bool:
     """Whether arrays of a fitted model bear out how many features it claims, which a trial needs memory for."""
+    if isinstance(model, RejectingClassifier):
+        return hasattr(model, "estimator_") and holds_width(model.estimator_)
     if isinstance(model, Dictionary):
         return hasattr(model, "_atoms")
     wanted = SHAPES.get(type(model).__name__, {})
