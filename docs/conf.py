@@ -58,7 +58,7 @@ def own_members(cls: type) -> list[tuple[str, str]]:
     return members
 
 
-MODULES = [ledl, ledl.datasets, ledl.features, ledl.plots, ledl.experiments]
+MODULES = [ledl, ledl.datasets, ledl.features, ledl.plots, ledl.explanations, ledl.experiments]
 PUBLIC = {f"{module.__name__}.{name}": getattr(module, name) for module in MODULES for name in module.__all__}
 # For the template of class pages.
 autosummary_context = {
@@ -71,6 +71,7 @@ EXAMPLES = [
     "plot_faces.py",
     "plot_cnn_features.py",
     "plot_compare_methods.py",
+    "plot_explanations.py",
     "plot_model_selection.py",
     "plot_sparse_codes.py",
     "plot_kernels.py",

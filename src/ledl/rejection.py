@@ -55,7 +55,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         The share of samples of the known classes that may be rejected. 0: none, all samples get a label.
 
     measure : {"both", "concentration", "residual"}, default="both"
-        By what to tell. docs/rejection.md has figures.
+        By what to tell. docs/explanations.md has figures.
 
     reject_label : label, default=None
         What `predict` gives for a rejected sample. None: "none of these"; where labels are numbers, -1, or
@@ -93,12 +93,15 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from ledl import RejectingClassifier, SRCClassifier
+    >>> from ledl.datasets import few_shot_splits
     >>> X, y = load_digits(return_X_y=True)
-    >>> known = y < 5
-    >>> model = RejectingClassifier(SRCClassifier(), reject=0.05).fit(X[known][:100], y[known][:100])
-    >>> usual, strange = model.predict(X[known][100:]) == -1, model.predict(X[~known]) == -1
-    >>> bool(usual.mean() < 0.1), bool(strange.mean() > 0.6)
-    (True, True)
+    >>> X_known, y_known, X_other = X[y < 5], y[y < 5], X[y >= 5]
+    >>> train, test = next(few_shot_splits(y_known, n_per_class=20))
+    >>> model = RejectingClassifier(SRCClassifier(), reject=0.05).fit(X_known[train], y_known[train])
+    >>> bool((model.predict(X_known[test]) == -1).mean() < 0.1)
+    True
+    >>> bool((model.predict(X_other) == -1).mean() > 0.5)
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -90,11 +90,39 @@ class ExplanationDisplay:
         figure: Any = None,
         **options: int,
     ) -> ExplanationDisplay:
-        """Of what `ledl.explain` says of one sample and a fitted classifier."""
+        """Of what `ledl.explain` says of one sample and a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            As `ledl.explain` takes it.
+        x : array-like of shape (n_features,)
+            One sample, or an image where the estimator takes those.
+        pictures : Pictures, default=Pictures()
+            What there is to look at.
+        figure : matplotlib figure, default=None
+            Where to draw; None: a new one.
+        **options : int
+            Of the display.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+        """
         return cls(explain(estimator, x), pictures, **options).plot(figure)
 
     def plot(self, figure: Any = None) -> ExplanationDisplay:
-        """Draw, into a figure or a part of one (matplotlib's SubFigure)."""
+        """Draw.
+
+        Parameters
+        ----------
+        figure : matplotlib figure or SubFigure, default=None
+            Where to; None: a new figure.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+        """
         shows_atoms = self.pictures.training is not None or self._drawn(0) is not None
         heights = [3, 2.6, 2] if shows_atoms else [3, 1.4, 1]
         if figure is None:

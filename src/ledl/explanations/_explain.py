@@ -26,7 +26,7 @@ class Explanation:
 
     ``base + contributions.sum(axis=0)`` are the scores, to rounding.
 
-    Attributes
+    Parameters
     ----------
     predicted : label
         The class with the largest score.
@@ -76,6 +76,16 @@ class Explanation:
 
     atom_neighbors : ndarray of shape (K, n_neighbors)
         The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
+
+    Examples
+    --------
+    >>> from ledl import SRCClassifier, explain
+    >>> model = SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
+    >>> found = explain(model, [0.9, 0.2])
+    >>> found
+    Explanation(east before north by 0.906, from 2 of 2 atoms)
+    >>> found.neighbor_classes
+    array(['east', 'north'], dtype='<U5')
     """
 
     predicted: Any

@@ -41,6 +41,12 @@ class Pictures(NamedTuple):
 
     names : sequence of str, default=None
         What the training images are called, in the same order.
+
+    Examples
+    --------
+    >>> from ledl.explanations import Pictures
+    >>> Pictures(shape=(8, 8)).training is None
+    True
     """
 
     sample: Source | None = None

@@ -88,6 +88,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     ------
     ModelFileError
         Where the file is no model file, is damaged, or is of a version that is not known here.
+
+    Examples
+    --------
+    >>> import ledl, tempfile
+    >>> from pathlib import Path
+    >>> model = ledl.SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledl.save(model, Path(folder) / "winds.ledl")
+    ...     again = ledl.load(Path(folder) / "winds.ledl")
+    >>> again.predict([[0.9, 0.2]])
+    array(['east'], dtype='<U5')
     """
     return read(path).model
 

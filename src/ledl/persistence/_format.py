@@ -47,7 +47,21 @@ OTHERS = {
 
 
 class ModelFileError(ValueError):
-    """A file that is no model, is damaged or unknown here, or a model that a file cannot hold."""
+    """A file that is no model, is damaged or unknown here, or a model that a file cannot hold.
+
+    Examples
+    --------
+    >>> import ledl, tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "model.ledl"
+    ...     _ = file.write_text("no model")
+    ...     try:
+    ...         ledl.load(file)
+    ...     except ledl.ModelFileError as error:
+    ...         print(str(error).removeprefix(str(file)))
+     is no model file. Give a file that ledl.save wrote.
+    """
 
 
 def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
