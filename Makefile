@@ -15,8 +15,12 @@ help:  ## this list
 	$(BIN)/python -m pip install --quiet --editable ".[cli,plots,progress,images,download]" --group dev
 	touch $@
 
-demo: .venv/.ready  ## all methods on scikit-learn's digits: tables, figures, a report
+demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder of images, and why it answers so
 	$(BIN)/ledl reproduce --out demo
+	test -d demo/images || $(BIN)/ledl datasets digits --out demo/images
+	$(BIN)/ledl fit demo/images --out demo/model.ledl --features pixels --size 8 --per-class 5
+	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder | tail -n 14
+	$(BIN)/ledl explain demo/model.ledl demo/images/3/00045.png --out demo/why.html
 
 test: .venv/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow"

@@ -251,6 +251,26 @@ def test_datasets_are_listed(tmp_path):
         assert word in done.stdout
 
 
+def test_a_dataset_becomes_a_folder_of_images(tmp_path):
+    out = tmp_path / "images"
+    assert run("datasets", "digits", "-o", out).returncode == 0
+    files = sorted(out.rglob("*.png"))
+    digits = load_digits()
+    assert len(files) == 1797
+    for file in files[::300]:
+        i = int(file.stem)
+        assert file.parent.name == str(digits.target[i])
+        np.testing.assert_allclose(np.asarray(Image.open(file)) * (16 / 255), digits.images[i], atol=0.04)
+    for words, message in (
+        (["digits", "-o", out], "not an empty folder"),
+        (["digits"], "both"),
+        (["faces", "-o", tmp_path / "f"], "no dataset"),
+    ):
+        done = run("datasets", *words)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())
+
+
 def test_who_stops_reading_hears_no_complaint(folder, model):
     words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 30, "--format", "csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -24,6 +24,8 @@ DATASETS_EXAMPLES = """
 ledl datasets
 
 LEDL_DATA=/data ledl datasets  [dim]look for them in /data[/dim]
+
+ledl datasets digits -o images  [dim]images/0/00000.png, ...: something to try ledl fit on[/dim]
 """
 
 
@@ -44,21 +46,46 @@ def info(
                 say(Console(), f"{name.capitalize() + ':':15s}{value}")
 
 
-def datasets() -> None:
-    """Tell which of the paper's datasets are here, which can be downloaded, and whom to ask for the others."""
+def datasets(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A dataset to write as images.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where its images go.")
+    ] = None,
+) -> None:
+    """Tell which of the paper's datasets are here, which can be downloaded, and whom to ask for the others.
+
+    With a name and a folder: write one that has pictures as a folder of images for each class, to try the other
+    commands on.
+    """
     with errors_told(Console(stderr=True)):
-        from rich.table import Table
-        from rich.text import Text
+        if (name is None) != (out is None):
+            raise ValueError(
+                "A dataset is written with both, a name and a folder: ledl datasets digits -o images."
+            )
+        if name is None or out is None:
+            list_datasets(Console())
+            return
+        from ledl.images import write_dataset
 
-        from ledl.datasets import available
-        from ledl.datasets._load import data_folder
+        n = write_dataset(name, out)
+        say(Console(), f"{n} images are in {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
 
-        shown = Table(box=None, padding=(0, 2, 0, 0))
-        for name in ("dataset", "", "from"):
-            shown.add_column(name, overflow="fold")
-        styles = {"here": "green", "download": "cyan", "ask": "yellow"}
-        for found in available():
-            shown.add_row(Text(found.name), Text(found.status, styles[found.status]), Text(found.detail))
-        console = Console()
-        console.print(shown)
-        say(console, f"Looked for in {data_folder()} (environment variable LEDL_DATA).", style="dim")
+
+def list_datasets(console: Console) -> None:
+    """A line for each, and where they are looked for."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ledl.datasets import available
+    from ledl.datasets._load import data_folder
+
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("dataset", "", "from"):
+        shown.add_column(head, overflow="fold")
+    styles = {"here": "green", "download": "cyan", "ask": "yellow"}
+    for found in available():
+        shown.add_row(Text(found.name), Text(found.status, styles[found.status]), Text(found.detail))
+    console.print(shown)
+    say(console, f"Looked for in {data_folder()} (environment variable LEDL_DATA).", style="dim")

@@ -1,6 +1,6 @@
 """Models of folders of images: what the command line does, for those who would rather call it."""
 
-from ledl.images._files import image_files, trained_on
+from ledl.images._files import image_files, trained_on, write_dataset
 from ledl.images._models import (
     ImageModel,
     Prediction,
@@ -29,4 +29,5 @@ __all__ = [
     "open_image_model",
     "predict_files",
     "trained_on",
+    "write_dataset",
 ]

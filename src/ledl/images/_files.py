@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.datasets import load
 from ledl.features import ImageError
 from ledl.features._cache import content_key
-from ledl.features._images import SUFFIXES, read_image, shown
+from ledl.features._images import SUFFIXES, pillow, read_image, shown
 
 # Images whose features are made, and labels told, at a time.
 CHUNK = 64
@@ -82,6 +83,26 @@ def trained_on(known: Mapping[str, str], paths: Sequence[Path]) -> tuple[list[bo
     ]
     n_copies = sum(key in contents and not is_same for key, is_same in zip(digests, same, strict=True))
     return same, n_copies
+
+
+def write_dataset(name: str, folder: str | os.PathLike[str]) -> int:
+    """Write a dataset of pictures as a folder of images for each class, and tell how many."""
+    root = Path(folder)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise FileExistsError(f"{shown(root)} is there and not an empty folder. Choose another name.")
+    data = load(name)
+    if "images" not in data:
+        raise ValueError(
+            f"The dataset {name!r} holds features, not pictures. Those with pictures are digits, usps, yaleb "
+            "and pie."
+        )
+    low, high = data.images.min(), data.images.max()
+    pictures = np.round((data.images - low) * (255 / (high - low))).astype(np.uint8)
+    for j, label in enumerate(data.target_names):
+        (root / str(label)).mkdir(parents=True)
+        for i in np.flatnonzero(data.target == j):
+            pillow().Image.fromarray(pictures[i]).save(root / str(label) / f"{i:05d}.png")
+    return len(pictures)
 
 
 def thumbnail(path: str) -> Array:
