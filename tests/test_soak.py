@@ -22,8 +22,9 @@ MODELS = {
 }
 # Calls before the first look: caches and the allocator's own pools are full by then.
 WARM_UP = 30
-# What comes and goes by chance. A leak of the array of one sample would be 300 bytes a call and more.
-BYTES, BYTES_A_CALL, RESIDENT_MEGABYTES = 2**15, 10, 8
+# What comes and goes by chance, and what Python keeps of small objects that are free, some thousands of tuples
+# for one. A leak of the array of one sample would be 300 bytes a call and more.
+BYTES, BYTES_A_CALL, RESIDENT_MEGABYTES = 2**15, 100, 8
 # Tracing makes calls ten times slower.
 MOST_TRACED = 1000
 
