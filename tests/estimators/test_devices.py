@@ -430,3 +430,22 @@ def test_products_of_those_who_overlap():
 def test_arrays_are_no_tensors_while_torch_is_being_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     assert not is_torch(np.zeros(3))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_explanations_and_rejection_on_a_device(model, digits, device):
+    X, y, X_test = digits
+    seeded = {"random_state": 0} if "random_state" in model.get_params() else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        here = ledl.RejectingClassifier(clone(model).set_params(**seeded), reject=0.2).fit(X, y)
+        there = ledl.RejectingClassifier(clone(model).set_params(device=device, **seeded), reject=0.2).fit(X, y)
+    np.testing.assert_allclose(there.evidence_, here.evidence_, atol=1e-4)
+    assert type(there.evidence_) is np.ndarray
+    assert np.mean(there.predict(X_test) == here.predict(X_test)) > 0.99
+    found, expected = ledl.explain(there, X_test[0]), ledl.explain(here, X_test[0])
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
+    np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+    tensor = torch.asarray(X_test[:20], device=device)
+    np.testing.assert_array_equal(there.predict(tensor), there.predict(X_test[:20]))
+    np.testing.assert_allclose(ledl.explain(there, tensor[0]).scores, found.scores)
