@@ -19,7 +19,7 @@ demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder
 	$(BIN)/ledl reproduce --out demo
 	test -d demo/images || $(BIN)/ledl datasets digits --out demo/images
 	$(BIN)/ledl fit demo/images --out demo/model.ledl --features pixels --size 8 --per-class 5
-	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder | tail -n 14
+	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder --format csv > demo/labels.csv
 	$(BIN)/ledl explain demo/model.ledl demo/images/3/00045.png --out demo/why.html
 
 test: .venv/.ready  ## all tests but the slow ones

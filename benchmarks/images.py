@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--features", default="auto")
     parser.add_argument("--methods", nargs="*", default=["ledl"])
     options = parser.parse_args()
-    files = image_files([options.folder])
+    files, _ = image_files([options.folder])
     files = (files * (1 + N_IMAGES // len(files)))[:N_IMAGES]
     with tempfile.TemporaryDirectory() as work:
         for method in options.methods:

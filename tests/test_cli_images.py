@@ -82,12 +82,17 @@ def test_the_accuracy_in_cross_validation_is_that_of_models_that_have_not_seen_a
 def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
     done = run("predict", model, folder / "known", "--labels", "folder", "--format", "json")
     rows = json.loads(done.stdout)
+    assert [row["truth"] for row in rows] == [row["path"].split("/")[-2] for row in rows]
     trained = set(json.loads(run("info", model, "--json").stdout)["files"])
     assert len(rows) == 18
     assert not {"/".join(row["path"].split("/")[-2:]) for row in rows} & trained
     right = sum(row["label"] == row["path"].split("/")[-2] for row in rows)
     assert f"({right} of 18)" in done.stderr
     assert "Skipped 18 images" in done.stderr
+    wrong = json.loads(
+        run("predict", model, folder / "known", "--labels", "folder", "--format", "json", "--mistakes").stdout
+    )
+    assert wrong == [row for row in rows if row["label"] != row["truth"]]
     # Moved elsewhere, they are still known; with another content under the same name they are not.
     moved = folder / "moved"
     shutil.copytree(folder / "known", moved)
@@ -97,7 +102,7 @@ def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
     assert "Skipped 17 images" in done.stderr
     shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "1 with the content of a training image" in done.stderr
+    assert "same content as a training image: 1." in done.stderr
 
 
 def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
@@ -132,6 +137,33 @@ def test_formats_agree(folder, model):
         np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
         np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
     assert rows[0]["label"] in run("predict", model, *paths).stdout
+
+
+def test_what_is_no_image_by_its_name_is_told(folder, model, tmp_path):
+    mixed = tmp_path / "mixed"
+    shutil.copytree(folder / "known", mixed)
+    for name in ("a.HEIC", "b.heic", "notes.txt", ".hidden"):
+        (mixed / "null" / name).write_bytes(b"")
+    told = "Not looked at, for their endings: 2 .heic, 1 .txt."
+    assert told in run("predict", model, mixed).stderr
+    assert told in run("fit", mixed, "-o", tmp_path / "m.ledl", "--size", "8").stderr
+
+
+def test_a_page_says_why(folder, model, tmp_path):
+    out = tmp_path / "why.html"
+    image = folder / "known" / "null" / "00.png"
+    done = run("explain", model, image, "-o", out, "--reject", "0.05")
+    assert done.returncode == 0, done.stderr
+    assert "null" in done.stdout.splitlines()[0]
+    assert "/0" in done.stdout.split("nearest training samples:")[1]  # names of files
+    page = out.read_text("utf-8")
+    assert page.count("data:image/jpeg") >= 5  # thumbnails
+    assert "eins [1]" in page
+    done = run("fit", folder / "known", "-o", tmp_path / "lda.ledl", "--size", "8", "--method", "lda")
+    done = run("explain", tmp_path / "lda.ledl", image, "-o", tmp_path / "no.html")
+    assert done.returncode == 2
+    assert "LDA, shrinkage, has no atoms" in done.stderr
+    assert not (tmp_path / "no.html").exists()
 
 
 def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model, tmp_path):
@@ -202,14 +234,19 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["fit", "nothing", "-o", "m.ledl"], "There is no folder"),
         (["fit", "known", "-o", "known"], "is a folder"),
         (["fit", "known", "-o", "no/m.ledl"], "Make it first"),
-        (["fit", "known", "-o", "m.ledl", "--per-class", "13"], "12"),
+        (["fit", "known", "-o", "m.ledl", "--per-class", "13"], "--per-class 13 is more than the 12 images"),
+        (["fit", "model.ledl", "-o", "m.ledl"], "is a file"),
         (["fit", "known", "-o", "m.ledl", "--method", "svm"], "crc-regularized"),
         (["fit", "known", "-o", "m.ledl", "--features", "no.onnx"], "There is no model"),
         (["fit", "known", "-o", "m.ledl", "--per-class", "1", "--select", "cv"], "two images"),
         (["fit", "others", "-o", "m.ledl"], "one class only"),
         (["fit", "known/null", "-o", "m.ledl"], "no folders"),
         (["predict", "known/null/00.png", "known"], "no model file"),
-        (["predict", "no.ledl", "known"], "no.ledl"),
+        (["predict", "no.ledl", "known"], "no.ledl is not there"),
+        (["predict", "known", "model.ledl"], "The model comes first"),
+        (["predict", "model.ledl", "known", "--mistakes"], "--labels folder"),
+        (["explain", "model.ledl", "known/null/00.png", "-o", "m.pdf"], ".html"),
+        (["explain", "model.ledl", "known/null/00.png", "-o", "known"], "known/why.html"),
         (["predict", "model.ledl", "no.png"], "There is no file or folder"),
         (["predict", "model.ledl", "empty"], "no images"),
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "--labels folder"),

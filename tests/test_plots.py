@@ -159,7 +159,7 @@ def test_explanation_draws_scores_atoms_and_neighbors(digits, as_images, classif
     assert_allclose(bars(scores).sum(axis=1), found.scores[best[:3]], atol=1e-12)
     labels = [label.get_text() for label in scores.get_yticklabels()]
     assert labels == found.classes[best[:3]].astype(str).tolist()
-    assert scores.get_title(loc="left").startswith(f"{labels[0]} before {labels[1]}, by ")
+    assert scores.get_title(loc="left").startswith(f"{labels[0]} ahead of {labels[1]}, by ")
     for k, atom, adds in zip(found.decisive_atoms, axes["atoms"], axes["adds"], strict=False):
         values = found.contributions[k, best[:2]]
         assert_allclose(bars(adds)[:, 1], values, atol=1e-12)

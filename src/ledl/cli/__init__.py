@@ -16,8 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog="[b]A first model[/b]\n\nledl fit photos -o model.ledl  [dim]photos/cat/1.jpg, photos/dog/2.jpg, ..."
-    "[/dim]\n\nledl predict model.ledl new_photos\n\nledl explain model.ledl new_photos/3.jpg -o why.html",
+    epilog="[b]A first model[/b]\n\nledl fit photos -o model.ledl  [dim]# photos/cat/1.jpg, photos/dog/2.jpg, "
+    "...[/dim]\n\nledl predict model.ledl new_photos\n\nledl explain model.ledl new_photos/3.jpg -o why.html",
 )
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Watch: TypeAlias = Callable[[int, int], None]  # done, of how many
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FAILED = 2
@@ -20,6 +25,22 @@ SOME_UNREADABLE = 1
 def say(console: Console, text: str, style: str = "") -> None:
     """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def check_out(out: Path, name: str) -> None:
+    """Refuse at once what could not be written in the end; `name` is one that a file could have."""
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder. Give the name of a file, {out / name} for one.")
+    if not out.absolute().parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {out.absolute().parent} for {out.name}. Make it first.")
+
+
+def tell_ignored(console: Console, others: Sequence[Path]) -> None:
+    """Files among the images that are none by their names: a photo of another format may be one of them."""
+    if others:
+        counts = Counter(other.suffix.lower() or "no ending" for other in others)
+        told = ", ".join(f"{n} {ending}" for ending, n in counts.most_common(5))
+        say(console, f"Not looked at, for their endings: {told}.", style="yellow")
 
 
 @contextmanager
@@ -34,7 +55,7 @@ def errors_told(console: Console) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python flush it in the end
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        say(console, f"{type(error).__name__}: {error}", style="red")
+        say(console, f"Error: {error}", style="red")
         raise typer.Exit(FAILED) from None
 
 
@@ -49,7 +70,7 @@ def warnings_told(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+def bar(console: Console, what: str) -> Iterator[Watch]:
     """A function that shows how many are done, of how many; quiet where there is no terminal."""
     if not console.is_terminal:
         yield lambda done, total: None

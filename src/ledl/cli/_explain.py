@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ledl.cli._console import errors_told, say
-from ledl.cli._fit import check_out
+from ledl.cli._console import check_out, errors_told, say
 
 EXAMPLES = """
 [b]Examples[/b]
@@ -33,9 +32,12 @@ def explain(
     """Say why an image is taken for a class: a page with the atoms, and the training images, behind it."""
     console = Console(stderr=True)
     with errors_told(console):
-        check_out(out)
+        check_out(out, "why.html")
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"{out} is to be a page for a browser. Give a name that ends in .html.")
         from ledl.images import explain_image, open_image_model
 
-        found = explain_image(open_image_model(model, network=features), image, out, reject=reject)
-        say(Console(), str(found))
+        opened = open_image_model(model, network=features)
+        found = explain_image(opened, image, out, reject=reject)
+        say(Console(), found.text(opened.record.files))
         say(Console(), f"\nPage: {out.resolve()}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ledl.cli._console import bar, errors_told, say, warnings_told
+from ledl.cli._console import bar, check_out, errors_told, say, tell_ignored, warnings_told
 from ledl.experiments import METHODS
 
 if TYPE_CHECKING:
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 EXAMPLES = """
 [b]Examples[/b]
 
-ledl fit photos -o model.ledl  [dim]photos/cat/1.jpg, photos/dog/2.jpg, ...[/dim]
+ledl fit photos -o model.ledl  [dim]# photos/cat/1.jpg, photos/dog/2.jpg, ...[/dim]
 
-ledl fit photos -o model.ledl --features resnet50_pool5.onnx  [dim]features of a network[/dim]
+ledl fit photos -o model.ledl --features resnet50_pool5.onnx  [dim]# features of a network[/dim]
 
 ledl fit faces -o faces.ledl --features pixels --method crc --select cv
 
-ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]five of each class; test on the others with
-ledl predict model.ledl photos --labels folder[/dim]
+ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# five of each class[/dim]
 """
 
 # Those whose models can be kept in a file.
@@ -74,7 +73,7 @@ def fit(
         int | None,
         typer.Option(min=1, help="Train on so many random images of each class. Without: on all.", metavar="N"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws those images, and the start of a method.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another number draws other images.")] = 0,
     select: Annotated[
         Select,
         typer.Option(
@@ -116,8 +115,8 @@ def fit(
     """
     console = Console(stderr=True)
     with errors_told(console):
-        check_out(out)
-        from ledl.images import fit_folder
+        check_out(out, "model.ledl")
+        from ledl.images import fit_folder, image_files
         from ledl.persistence import save
 
         with warnings_told(console), bar(console, "features") as watch:
@@ -137,18 +136,11 @@ def fit(
                 tell=lambda text: say(console, text),
             )
         save(trained.model, out, info=trained.record.as_info())
-        show(Console(), trained, folder, out)
+        tell_ignored(console, image_files([folder])[1])
+        show(Console(), trained, features, folder, out)
 
 
-def check_out(out: Path) -> None:
-    """Refuse at once what could not be written in the end."""
-    if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder. Give the name of a file, {out / 'model.ledl'} for one.")
-    if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {out.absolute().parent} for {out.name}. Make it first.")
-
-
-def show(console: Console, trained: Trained, folder: Path, out: Path) -> None:
+def show(console: Console, trained: Trained, features: str, folder: Path, out: Path) -> None:
     """What was done, and how good it is."""
     from ledl.images import ImageModel, facts
 
@@ -160,5 +152,11 @@ def show(console: Console, trained: Trained, folder: Path, out: Path) -> None:
     for name, reason in record.skipped:
         say(console, f"{'Left out:':12s}{name}: {reason}", style="yellow")
     say(console, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
+    if features == "auto" and told["features"].endswith("gray"):
+        say(
+            console,
+            f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).",
+            style="yellow",
+        )
     what = f"{folder} --labels folder" if record.per_class else "IMAGE..."
     say(console, f"{'Next:':12s}ledl predict {out} {what}", style="dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 from ledl.cli._console import errors_told, say
+from ledl.experiments import DATASET_TITLES
 
 INFO_EXAMPLES = """
 [b]Examples[/b]
@@ -23,9 +25,9 @@ DATASETS_EXAMPLES = """
 
 ledl datasets
 
-LEDL_DATA=/data ledl datasets  [dim]look for them in /data[/dim]
+LEDL_DATA=/data ledl datasets  [dim]# look for them in /data[/dim]
 
-ledl datasets digits -o images  [dim]images/0/00000.png, ...: something to try ledl fit on[/dim]
+ledl datasets digits -o images  [dim]# images/0/00000.png, ...: something to try ledl fit on[/dim]
 """
 
 
@@ -48,7 +50,13 @@ def info(
 
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A dataset to write as images.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A dataset to write as images.",
+            show_default=False,
+            autocompletion=lambda: list(DATASET_TITLES),
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where its images go.")
@@ -82,10 +90,15 @@ def list_datasets(console: Console) -> None:
     from ledl.datasets._load import data_folder
 
     shown = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("dataset", "", "from"):
+    for head in ("dataset", "status", "where"):
         shown.add_column(head, overflow="fold")
     styles = {"here": "green", "download": "cyan", "ask": "yellow"}
     for found in available():
         shown.add_row(Text(found.name), Text(found.status, styles[found.status]), Text(found.detail))
     console.print(shown)
-    say(console, f"Looked for in {data_folder()} (environment variable LEDL_DATA).", style="dim")
+    by = (
+        "which LEDL_DATA names"
+        if os.environ.get("LEDL_DATA")
+        else "unless the variable LEDL_DATA names another"
+    )
+    say(console, f"Looked for in the folder {data_folder()}, {by}.", style="dim")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from ledl.cli._console import SOME_UNREADABLE, bar, errors_told, say
-from ledl.cli._fit import check_out
+from ledl.cli._answers import Answer, Format, Layout, writer
+from ledl.cli._console import SOME_UNREADABLE, Watch, bar, check_out, errors_told, say, tell_ignored
 from ledl.cli._tally import REJECTED, Tally, show_accuracy, show_confusions, write_confusions
 
 if TYPE_CHECKING:
@@ -28,22 +24,16 @@ ledl predict model.ledl 1.jpg 2.jpg
 
 ledl predict model.ledl photos --format csv > labels.csv
 
-ledl predict model.ledl photos --labels folder  [dim]accuracy on all images but those trained on[/dim]
+ledl predict model.ledl photos --labels folder  [dim]# accuracy on all images but those trained on[/dim]
 
-ledl predict model.ledl photos --reject 0.05  [dim]"none of these" for what is unlike every class[/dim]
+ledl predict model.ledl photos --labels folder --mistakes  [dim]# which ones to look at[/dim]
+
+ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for what is unlike every class[/dim]
 
 [b]Exit status[/b]
 
 0: all images have labels. 1: some could not be read. 2: nothing was done.
 """
-
-
-class Format(StrEnum):
-    """How labels are written."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
 
 
 class Labels(StrEnum):
@@ -71,10 +61,13 @@ def predict(
         typer.Option(
             min=0.0,
             max=1.0,
-            help='Say "none of these" for images unlike every class; as many images of the known classes, '
-            "0.05 for one in twenty, are refused by mistake.",
+            help='Say "none of these" for images unlike every class. The number is the share of images of the '
+            "known classes that may be refused by mistake: 0.05 is one in twenty.",
         ),
     ] = None,
+    mistakes: Annotated[
+        bool, typer.Option("--mistakes", help="With --labels: write only what was answered wrongly.")
+    ] = False,
     confusion: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write the confusion matrix there.")
     ] = None,
@@ -88,30 +81,30 @@ def predict(
     """
     console = Console(stderr=True)
     with errors_told(console):
+        if labels is None and (confusion is not None or mistakes):
+            raise ValueError(
+                "--confusion and --mistakes need --labels folder: without the truth there are none."
+            )
         if confusion is not None:
-            check_out(confusion)
-            if labels is None:
-                raise ValueError("--confusion needs --labels folder: without the truth nothing is confused.")
-        from ledl.images import check_can_reject, image_files, open_image_model, predict_files
+            check_out(confusion, "confusion.csv")
+        from ledl.images import check_can_reject, open_image_model
 
         found = open_image_model(model, network=features)
         if reject is not None:
             check_can_reject(found)
-        files = image_files(paths)
-        if labels is not None:
-            files = without_known(console, files, found)
-        if not files:
-            raise ValueError("There are no images to label. Give image files, or folders that hold some.")
+        files = images_of(console, paths, found if labels is not None else None)
         tally = Tally([str(label) for label in found.model.classes_], can_reject=reject is not None)
+        widths = max(len(str(file)) for file in files), max(map(len, [*tally.classes, REJECTED]))
+        layout = Layout(top, labels is not None, reject is not None, *widths)
         unreadable = []
-        widths = max(len(str(file)) for file in files), max(map(len, tally.classes))
-        with bar(console, "images") as watch, writer(form, top, reject, widths) as write:
-            for file, prediction in zip(files, predict_files(found.model, files, watch), strict=True):
-                write(prediction)
-                if prediction.error:
-                    unreadable.append(prediction)
+        with bar(console, "images") as watch, writer(form, layout) as write:
+            for answer in answers(found, files, reject, labels is not None, watch):
+                if answer.said.error:
+                    unreadable.append(answer.said)
                 else:
-                    tally.add(file.absolute().parent.name, answer(prediction, reject))
+                    tally.add(answer.truth or "", answer.label)
+                if answer.said.error or answer.is_mistake or not mistakes:
+                    write(answer)
         tell_unreadable(console, unreadable, len(files))
         if labels is not None:
             people = Console() if form is Format.table else console  # stdout is a machine's otherwise
@@ -121,6 +114,31 @@ def predict(
             write_confusions(tally, confusion)
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
+
+
+def answers(
+    found: ImageModel, files: list[Path], reject: float | None, has_truth: bool, watch: Watch
+) -> Iterator[Answer]:
+    """What the model says of each image, in their order."""
+    from ledl.images import predict_files
+
+    for file, said in zip(files, predict_files(found.model, files, watch), strict=True):
+        refused = reject is not None and said.is_rejected(reject)
+        truth = file.absolute().parent.name if has_truth else None
+        yield Answer(said, REJECTED if refused else said.label, truth)
+
+
+def images_of(console: Console, paths: list[Path], trained: ImageModel | None) -> list[Path]:
+    """The images to label; without those that a model was trained on, if it is given."""
+    from ledl.images import image_files
+
+    files, others = image_files(paths)
+    tell_ignored(console, others)
+    if trained is not None:
+        files = without_known(console, files, trained)
+    if not files:
+        raise ValueError("There are no images to label. Give image files, or folders that hold some.")
+    return files
 
 
 def without_known(console: Console, files: list[Path], found: ImageModel) -> list[Path]:
@@ -134,7 +152,7 @@ def without_known(console: Console, files: list[Path], found: ImageModel) -> lis
     if any(seen):
         say(console, f"Skipped {sum(seen)} images that the model was trained on.")
     if n_copies:
-        say(console, f"Of the others, {n_copies} with the content of a training image under another name.")
+        say(console, f"Other names, same content as a training image: {n_copies}. They count in the accuracy.")
     return [file for file, is_seen in zip(files, seen, strict=True) if not is_seen]
 
 
@@ -144,62 +162,3 @@ def tell_unreadable(console: Console, unreadable: list[Prediction], n: int) -> N
         say(console, f"Unreadable: {prediction.error}", style="red")
     if unreadable:
         say(console, f"{len(unreadable)} of {n} images could not be read.")
-
-
-def answer(prediction: Prediction, reject: float | None) -> str:
-    """The label, or none."""
-    return REJECTED if reject is not None and prediction.is_rejected(reject) else prediction.label
-
-
-@contextmanager
-def writer(
-    form: Format, top: int, reject: float | None, widths: tuple[int, int]
-) -> Iterator[Callable[[Prediction], None]]:
-    """A function that writes a prediction to stdout at once; `widths` of the longest path and label."""
-    if form is Format.csv:
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        extra = ["p_value"] if reject is not None else []
-        lines.writerow(
-            ["path", "label", *extra, *(f"{w}_{i}" for i in range(1, top + 1) for w in ("class", "score"))]
-        )
-
-        def write_row(prediction: Prediction) -> None:
-            if not prediction.error:
-                p = [f"{prediction.p_value:.4g}"] if reject is not None else []
-                pairs = [x for label, score in prediction.ranking[:top] for x in (label, f"{score:.6g}")]
-                lines.writerow([prediction.path, answer(prediction, reject), *p, *pairs])
-                sys.stdout.flush()
-
-        yield write_row
-    elif form is Format.json:
-        before = "["
-
-        def write_object(prediction: Prediction) -> None:
-            nonlocal before
-            text = json.dumps(as_json(prediction, top, reject), ensure_ascii=False, allow_nan=False)
-            sys.stdout.write(f"{before}\n{text}")
-            sys.stdout.flush()
-            before = ","
-
-        yield write_object
-        sys.stdout.write("[]\n" if before == "[" else "\n]\n")
-    else:
-        people = Console()
-        yield lambda said: None if said.error else say(people, line(said, top, reject, widths))
-
-
-def as_json(prediction: Prediction, top: int, reject: float | None) -> dict[str, Any]:
-    """A prediction for machines."""
-    if prediction.error:
-        return {"path": prediction.path, "error": prediction.error}
-    ranking = [{"label": label, "score": score} for label, score in prediction.ranking[:top]]
-    told = {"path": prediction.path, "label": answer(prediction, reject), "ranking": ranking}
-    return told if prediction.p_value is None else {**told, "p_value": prediction.p_value}
-
-
-def line(prediction: Prediction, top: int, reject: float | None, widths: tuple[int, int]) -> str:
-    """A prediction for people."""
-    label = answer(prediction, reject)
-    ranking = ", ".join(f"{name} {score:.3f}" for name, score in prediction.ranking[:top])
-    path_width, label_width = min(widths[0], 70), max(widths[1], len(REJECTED) if reject is not None else 0)
-    return f"{prediction.path:{path_width}s}  {label:{label_width}s}  {ranking}"

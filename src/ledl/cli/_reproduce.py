@@ -37,11 +37,11 @@ class Select(StrEnum):
 EXAMPLES = """
 [b]Examples[/b]
 
-ledl reproduce  [dim]digits, a minute or two[/dim]
+ledl reproduce  [dim]# digits, a minute or two[/dim]
 
-ledl reproduce yaleb pie --select defaults  [dim]both face sets[/dim]
+ledl reproduce yaleb pie --select defaults  [dim]# both face sets[/dim]
 
-ledl reproduce paper --out results  [dim]the paper's table 1, an hour or more on two cores[/dim]
+ledl reproduce paper --out results  [dim]# the paper's table 1, an hour or more on two cores[/dim]
 """
 
 
@@ -53,6 +53,7 @@ def reproduce(
             help=f"[b]paper[/b] for the rows of the paper's table 1, or any of {', '.join(DATASET_TITLES)}. "
             "Without: digits, which come with scikit-learn.",
             show_default=False,
+            autocompletion=lambda: ["paper", *DATASET_TITLES],
         ),
     ] = None,
     methods: Annotated[
@@ -133,7 +134,7 @@ def _reproduce(
         say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
         raise typer.Exit(1) from None
     except (ValueError, OSError, ImportError) as error:
-        say(console, f"{type(error).__name__}: {error}", style="red")
+        say(console, f"Error: {error}", style="red")
         raise typer.Exit(2) from None
 
 

@@ -68,8 +68,10 @@ def show_accuracy(console: Console, tally: Tally) -> None:
         n_refused = tally.count(known=True, answer=REJECTED)
         say(
             console,
-            f"Of the known classes, {n_refused} of {n} ({100 * n_refused / n:.1f} %) were taken for none.",
+            f"Of the known classes {n_refused} of {n} ({100 * n_refused / n:.1f} %) were taken for none,",
         )
+        among = f"{100 * tally.n_right / (n - n_refused):.1f} %" if n > n_refused else "nothing"
+        say(console, f"which counts as wrong; among those with an answer {among} is right.")
     if n_other:
         others = sorted({truth for truth, _ in tally.counts} - set(tally.classes))
         names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
@@ -82,24 +84,31 @@ def show_confusions(console: Console, tally: Tally) -> None:
     """The matrix, if it fits on a screen, and the commonest mistakes."""
     rows, columns = tally.axes
     if len(columns) <= WIDEST_MATRIX:
-        numbers = {name: str(i) for i, name in enumerate(columns, start=1)}
-        title = "Confusion matrix: rows are the truth, columns the answers"
-        shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        shown.add_column("", no_wrap=True)
-        for name in columns:
-            shown.add_column(numbers[name], justify="right", no_wrap=True)
-        for truth in rows:
-            cells = [_cell(tally.counts[truth, said], truth == said) for said in columns]
-            shown.add_row(Text(f"{numbers.get(truth, ''):>3} {truth}"), *cells)
-        Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(shown)
-        extra = ", ".join(f"{numbers[name]} {name}" for name in columns if name not in rows)
-        if extra:
-            say(console, f"Columns that are no rows: {extra}.")
+        say(console, "\nConfusion matrix: rows are the truth, columns the answers.")
+        show_matrix(console, tally, rows, columns)
     else:
         say(console, f"With {len(columns)} classes the confusion matrix is for a file: --confusion FILE.csv.")
     if tally.mistakes:
-        told = "; ".join(f"{truth} taken for {said} ({n})" for truth, said, n in tally.mistakes[:5])
-        say(console, f"Commonest mistakes: {told}.")
+        say(console, "\nCommonest mistakes:")
+    for truth, said, n in tally.mistakes[:5]:
+        say(console, f"{n:4d}  {truth} taken for {said}")
+
+
+def show_matrix(console: Console, tally: Tally, rows: list[str], columns: list[str]) -> None:
+    """With the names of classes over the columns where they are short, or numbers."""
+    is_short = max(map(len, columns)) <= 4
+    heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
+    shown = Table(box=None, padding=(0, 1, 0, 0))
+    shown.add_column("", no_wrap=True)
+    for name in columns:
+        shown.add_column(heads[name], justify="right", no_wrap=True)
+    for truth in rows:
+        cells = [_cell(tally.counts[truth, said], truth == said) for said in columns]
+        shown.add_row(Text(truth if is_short else f"{heads.get(truth, ''):>3} {truth}"), *cells)
+    Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(shown)
+    untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in rows)
+    if untested and not is_short:
+        say(console, f"Columns of answers that no tested image has for truth: {untested}.")
 
 
 def _cell(n: int, is_right: bool) -> Text:

@@ -85,6 +85,10 @@ def load_image_folder(
     size = _checked_options(color, on_error, size)
     root = Path(path)
     if not root.is_dir():
+        if root.exists():
+            raise NotADirectoryError(
+                f"{shown(root)} is a file, but a folder of images is needed. Unpack it if it is an archive."
+            )
         raise FileNotFoundError(
             f"There is no folder {shown(root.absolute())}. Give the one that holds the images."
         )
@@ -146,7 +150,7 @@ def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
     if not folders:
         raise ImageError(
             f"{shown(root)} has no folders. It needs one for each class, with its images; for a flat folder "
-            "give labels=, a CSV file."
+            "give labels=, a CSV file (--labels on the command line)."
         )
     names = [_checked_name(folder.name, shown(folder)) for folder in folders]
     _check_distinct(names)

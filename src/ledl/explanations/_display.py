@@ -65,7 +65,7 @@ class ExplanationDisplay:
     >>> model = SRCClassifier().fit(X[:100], y[:100])
     >>> display = ExplanationDisplay.from_estimator(model, X[100], pictures=Pictures(shape=(8, 8)))
     >>> display.axes_["scores"][0].get_title(loc="left")
-    '4 before 0, by 0.667'
+    '4 ahead of 0, by 0.667'
     """
 
     def __init__(
@@ -170,7 +170,9 @@ class ExplanationDisplay:
         explanation = self.explanation
         first, second = explanation.ranking[:2]
         names = [_short(explanation.classes[j], 30) for j in (first, second)]
-        lead = f"{names[0]} before {names[1]}, by {explanation.scores[first] - explanation.scores[second]:.3g}"
+        lead = (
+            f"{names[0]} ahead of {names[1]}, by {explanation.scores[first] - explanation.scores[second]:.3g}"
+        )
         if explanation.rejected:
             return f"None of these (p = {explanation.p_value:.2g}); nearest: {lead}"
         return lead

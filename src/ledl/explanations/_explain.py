@@ -83,7 +83,7 @@ class Explanation:
     >>> model = SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
     >>> found = explain(model, [0.9, 0.2])
     >>> found
-    Explanation(east before north by 0.906, from 2 of 2 atoms)
+    Explanation(east ahead of north by 0.906, from 2 of 2 atoms)
     >>> found.neighbor_classes
     array(['east', 'north'], dtype='<U5')
     """
@@ -171,32 +171,50 @@ class Explanation:
         first, second = self.ranking[:2]
         lead, n_used = self.scores[first] - self.scores[second], np.count_nonzero(self.codes)
         return (
-            f"Explanation({self.predicted!s} before {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
+            f"Explanation({self.predicted!s} ahead of {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
             f"{len(self.codes)} atoms)"
         )
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, names: Sequence[str] | None = None) -> str:
+        """The explanation in a few lines.
+
+        Parameters
+        ----------
+        names : sequence of str, default=None
+            What the training samples are called, in the order of `fit`; None: by their numbers.
+
+        Returns
+        -------
+        text : str
+        """
         first, second = self.ranking[:2]
-        lines = [
-            f"{self.classes[first]}: score {self.scores[first]:.4g}; next {self.classes[second]}: "
-            f"{self.scores[second]:.4g}"
+        best = [f"{self.classes[j]} ({self.scores[j]:.4g})" for j in (first, second)]
+        answer = f"{best[0]}, ahead of {best[1]}"
+        if self.p_value is not None:
+            doubt = f"as unlike its class as {100 * self.p_value:.2g} % of the training samples"
+            answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
+        near = [
+            f"{i if names is None else names[i]!s} ({label!s}, cosine {cosine:.2f})"
+            for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True)
         ]
-        if self.rejected:
-            lines[0] = f"None of these (p = {self.p_value:.2g}); nearest {lines[0]}"
-        names = [str(self.classes[j]) for j in (first, second)]
-        widths = [max(8, len(name) + 3) for name in names]
+        told = ["nearest training samples:", *near] if near else ["training samples are not kept"]
+        return "\n".join([answer, *self._atom_lines(first, second), *told])
+
+    def _atom_lines(self, first: int, second: int) -> list[str]:
+        """A table of the atoms that decide most: class, code, what they add to the two best scores."""
+        heads = [f"to {self.classes[j]!s}" for j in (first, second)]
+        widths = [max(8, len(head)) for head in heads]
         shown = self.decisive_atoms[:10]
         width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
-        heads = "  ".join(f"{'to ' + name:>{w}s}" for name, w in zip(names, widths, strict=True))
-        lines.append(f"atom  {'class':{width}s}    code  {heads}")
+        titles = "  ".join(f"{head:>{w}s}" for head, w in zip(heads, widths, strict=True))
+        lines = [f"atom  {'class':{width}s}  amount  {titles}"]
         for k in shown:
             adds = [f"{self.contributions[k, j]:+{w}.4f}" for j, w in zip((first, second), widths, strict=True)]
-            lines.append(f"{k:4d}  {self.atom_classes[k]!s:{width}s}  {self.codes[k]:+.3f}  {'  '.join(adds)}")
-        near = ", ".join(
-            f"{i} ({label!s}, {cosine:.2f})"
-            for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True)
-        )
-        return "\n".join([*lines, f"nearest training samples: {near}" if near else "training samples not kept"])
+            lines.append(f"{k:4d}  {self.atom_classes[k]!s:{width}s}  {self.codes[k]:+6.3f}  {'  '.join(adds)}")
+        return lines
 
 
 def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:

@@ -106,7 +106,7 @@ def _answer(account: Account, gallery: Gallery, title: str | None) -> str:
 def _verdict(account: Account) -> str:
     explanation, (first, second) = account.explanation, map(escape, account.names)
     n_used, n_atoms = int(np.count_nonzero(explanation.codes)), len(explanation.codes)
-    lead = f"before <b>{second}</b>, by {account.lead_number}"
+    lead = f"ahead of <b>{second}</b>, by {account.lead_number}"
     if account.lead == 0:
         lead = f"level with <b>{second}</b>"
     lines = [

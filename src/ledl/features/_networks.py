@@ -17,7 +17,7 @@ KNOWN = {"a37ddccadcf4d536110127c3093a86271fc391b5fcaedf86dae291c1283da89a": CAF
 HOW_TO_GET = (
     "Give the path of an ONNX file with ResNet-50 up to its last pooling (2,048 values), such as an export of "
     "torchvision's model without its last layer, and its preprocessing; or 'resnet50' where torchvision is "
-    "installed."
+    "installed (pip install torchvision)."
 )
 
 

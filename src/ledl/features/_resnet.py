@@ -261,9 +261,9 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if not hasattr(self, "identity_"):
                 raise
             raise FileNotFoundError(
-                f"There is no model {self.model}, on whose features ({self.identity_}) this was trained. Say "
-                "where it is: set_params(model=...), in a pipeline set_params(resnetfeatures__model=...), on "
-                "the command line --features."
+                f"There is no network {self.model}, on whose features ({self.identity_}) this was trained. Say "
+                "where it is: set_params(model=...), in a pipeline with the name of the step before it, "
+                "features__model in those of ledl fit; on the command line --features."
             ) from error
 
     def _check_as_fitted(self, network: Network, preprocessing: Preprocessing) -> None:

@@ -39,23 +39,24 @@ def extract(
         yield chunk, rows, bad
 
 
-def is_image_name(path: Path) -> bool:
-    """Whether a name is that of an image; what is hidden, or in a hidden folder, is not."""
-    return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
+def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Files as they are, and the images in folders and the folders in them, by name; and what else is there.
 
-
-def image_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as they are, and the images in folders and the folders in them, by name."""
+    Nothing that is hidden, or in a hidden folder.
+    """
     found: list[Path] = []
+    others: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [Path(root, name) for root, folders, names in os.walk(path) for name in names]
-            found += sorted(file for file in inside if is_image_name(file.relative_to(path)))
+            inside = sorted(Path(root, name) for root, _, names in os.walk(path) for name in names)
+            shown_ones = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+            found += [file for file in shown_ones if file.suffix.lower() in SUFFIXES]
+            others += [file for file in shown_ones if file.suffix.lower() not in SUFFIXES]
         elif path.exists():
             found.append(path)
         else:
             raise FileNotFoundError(f"There is no file or folder {shown(path)}.")
-    return found
+    return found, others
 
 
 def relative_name(path: str | os.PathLike[str]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ledl.arrays import Array
+from ledl.estimators._base import DictionaryClassifier
 from ledl.experiments import METHODS
 from ledl.explanations import Explanation, explain
 from ledl.features import PixelFeatures, ResNetFeatures
@@ -35,6 +36,9 @@ class ImageModel(NamedTuple):
 
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
     """The model in a file; `network`: where its network lies now."""
+    if not Path(path).is_file():
+        what = "is a folder" if Path(path).is_dir() else "is not there"
+        raise FileNotFoundError(f"{shown(path)} {what}. The model comes first, a file that ledl fit wrote.")
     stored = read(path)
     model = stored.model
     if not takes_images(model):
@@ -115,6 +119,12 @@ def explain_image(
 ) -> Explanation:
     """Why an image is taken for a class, and a page that shows it."""
     model, record = found
+    classifier = model[-1].estimator_ if found.can_reject else model[-1]
+    if not isinstance(classifier, DictionaryClassifier):
+        raise ValueError(
+            f"The method of this model, {facts(found)['method']}, has no atoms to explain by. Train with "
+            "--method ledl, src, crc, csdl, dksvd or lcksvd."
+        )
     if reject is not None:
         check_can_reject(found)
         model[-1].set_params(reject=reject)

@@ -60,10 +60,12 @@ def fit_folder(
     listing = load_image_folder(folder, labels=labels, decode=False)
     files, target = listing.filenames, listing.target
     if per_class is not None:
+        check_enough(np.bincount(target), listing.target_names, per_class)
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
     names = np.asarray(listing.target_names)
     extractors = find_extractors(features, preprocessing, size, cache)
+    tell("Making features, training, cross-validating. Once on each machine some 20 s are for compiling.")
     candidates = [make_candidate(e, files, names[target], method, select, seed, watch) for e in extractors]
     best = max(candidates, key=lambda candidate: candidate.accuracy or 0)
     if len(candidates) > 1:
@@ -115,7 +117,8 @@ def make_candidate(
     check_readable(y, kept, skipped)
     X, y = X[kept], y[kept]
     n_folds = int(min(N_FOLDS, np.unique(y, return_counts=True)[1].min()))
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")  # few images are what we are for
         settings = choose(method, X, y, n_folds, seed) if select == "cv" else {}
         classifier, found = fit_classifier(METHODS[method].make(settings, seed), X, y, n_folds)
     accuracy = None if found is None else float(np.mean(found == y))
@@ -149,15 +152,24 @@ def fit_classifier(model: Any, X: Array, y: Array, n_folds: int) -> tuple[Any, A
     return model.fit(X, y), found
 
 
+def check_enough(counts: Array, names: Sequence[str], per_class: int) -> None:
+    """Refuse to draw more images than there are."""
+    if counts.min() < per_class:
+        raise ValueError(
+            f"--per-class {per_class} is more than the {counts.min()} images of the class "
+            f"{names[counts.argmin()]}. Ask for fewer, or leave the class out."
+        )
+
+
 def check_readable(y: Array, kept: Array, skipped: Sequence[tuple[str, str]]) -> None:
     """Refuse what no model can be learnt from."""
     lost = set(y.tolist()) - set(y[kept].tolist())
     if lost:
         name, reason = skipped[0]
-        raise ImageError(f"Of the class {min(lost)!r} no image can be read; {name}, for one: {reason}")
+        raise ImageError(f"Of the class {min(lost)} no image can be read; {name}, for one: {reason}")
     if len(set(y.tolist())) < 2:
         raise ImageError(
-            f"There is one class only, {y[0]!r}. Give a folder with a folder of images for each class."
+            f"There is one class only, {y[0]}. Give a folder with a folder of images for each class."
         )
 
 
