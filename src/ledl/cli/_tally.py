@@ -96,8 +96,9 @@ def show_confusions(console: Console, tally: Tally) -> None:
 
 def show_matrix(console: Console, tally: Tally, rows: list[str], columns: list[str]) -> None:
     """With the names of classes over the columns where they are short, or numbers."""
-    is_short = max(map(len, columns)) <= 4
+    is_short = max(len(name) for name in columns if name != REJECTED) <= 4
     heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
+    heads |= {REJECTED: "none"} if REJECTED in heads else {}
     shown = Table(box=None, padding=(0, 1, 0, 0))
     shown.add_column("", no_wrap=True)
     for name in columns:
@@ -106,7 +107,7 @@ def show_matrix(console: Console, tally: Tally, rows: list[str], columns: list[s
         cells = [_cell(tally.counts[truth, said], truth == said) for said in columns]
         shown.add_row(Text(truth if is_short else f"{heads.get(truth, ''):>3} {truth}"), *cells)
     Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(shown)
-    untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in rows)
+    untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
     if untested and not is_short:
         say(console, f"Columns of answers that no tested image has for truth: {untested}.")
 
