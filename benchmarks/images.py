@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ledl.images import image_files, open_image_model, predict_files
+from ledl._images import image_files, open_image_model, predict_files
 
 LEDL = [sys.executable, "-m", "ledl"]
 N_IMAGES, ROUNDS = 640, 5
@@ -48,10 +48,10 @@ def accuracy(folder, features, method, work):
 
 def throughput(model, files):
     loaded = open_image_model(model)
-    extractor = loaded.model[0]
+    extractor = loaded.extractor
     runs = {
         "extractor alone": lambda: extractor.transform(files),
-        "with labels": lambda: list(predict_files(loaded.model, files)),
+        "with labels": lambda: list(predict_files(loaded, files)),
     }
     for run in runs.values():
         run()

@@ -58,7 +58,15 @@ def own_members(cls: type) -> list[tuple[str, str]]:
     return members
 
 
-MODULES = [ledl, ledl.datasets, ledl.features, ledl.plots, ledl.explanations, ledl.experiments]
+MODULES = [
+    ledl,
+    ledl.datasets,
+    ledl.features,
+    ledl.plots,
+    ledl.explanations,
+    ledl.persistence,
+    ledl.experiments,
+]
 PUBLIC = {f"{module.__name__}.{name}": getattr(module, name) for module in MODULES for name in module.__all__}
 # For the template of class pages.
 autosummary_context = {

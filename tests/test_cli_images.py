@@ -1,6 +1,8 @@
 """Training on a folder, labels, accuracy, facts: as a person or a program meets them."""
 
+import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
@@ -9,13 +11,26 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from typer.testing import CliRunner
 
 import ledl
+from ledl._images import fit_folder, image_model, open_image_model, predict_files, standard_error, trained_on
+from ledl._images._record import Record
+from ledl.cli import app
 from ledl.datasets import few_shot_splits
+from ledl.features import PixelFeatures
+from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -23,11 +38,23 @@ LEDL = [sys.executable, "-m", "ledl"]
 NAMES = ["eins [1]", "null", "zwei"]  # brackets are no markup
 
 
-def run(*words, **options):
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", **options.pop("env", {})}
-    environment.setdefault("LEDL_DATA", "/nowhere")
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "LEDL_DATA": "/nowhere"}
+
+
+def run(*words, cwd=".", env=()):
+    """A command in this process, which has paid for its imports."""
+    with contextlib.chdir(cwd), warnings.catch_warnings():
+        warnings.simplefilter("default")  # as users have them, not as pytest does
+        done = CliRunner().invoke(app, [str(word) for word in words], env={**ENVIRONMENT, **dict(env)})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+
+
+def run_apart(*words, **env):
+    """A command in a process of its own, for what depends on it."""
+    environment = {**os.environ, **ENVIRONMENT, **env}
     return subprocess.run(
-        [*LEDL, *map(str, words)], capture_output=True, text=True, timeout=120, env=environment, **options
+        [*LEDL, *map(str, words)], capture_output=True, text=True, timeout=120, env=environment
     )
 
 
@@ -67,8 +94,6 @@ def test_fit_says_what_it_did_and_records_it(folder, model):
 
 
 def test_the_accuracy_in_cross_validation_is_that_of_models_that_have_not_seen_an_image(folder, model):
-    from ledl.persistence import read
-
     stored = read(model)
     truth, said = np.array(stored.info["labels"]), stored.model[-1].cv_predictions_
     assert stored.info["cv_accuracy"] == np.mean(truth == said)
@@ -102,7 +127,7 @@ def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
     assert "Skipped 17 images" in done.stderr
     shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "same content as a training image: 1." in done.stderr
+    assert "Copies of training images among the others: 1." in done.stderr
 
 
 def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
@@ -152,7 +177,7 @@ def test_what_is_no_image_by_its_name_is_told(folder, model, tmp_path):
 def test_a_page_says_why(folder, model, tmp_path):
     out = tmp_path / "why.html"
     image = folder / "known" / "null" / "00.png"
-    done = run("explain", model, image, "-o", out, "--reject", "0.05")
+    done = run("explain", model, image, "-o", out, "--reject", "0.1")
     assert done.returncode == 0, done.stderr
     assert "null" in done.stdout.splitlines()[0]
     assert "/0" in done.stdout.split("nearest training samples:")[1]  # names of files
@@ -244,28 +269,184 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["predict", "known/null/00.png", "known"], "no model file"),
         (["predict", "no.ledl", "known"], "no.ledl is not there"),
         (["predict", "known", "model.ledl"], "The model comes first"),
-        (["predict", "model.ledl", "known", "--mistakes"], "--labels folder"),
+        (["predict", "model.ledl", "known", "--mistakes"], "need --labels"),
+        (["predict", "model.ledl", "known", "others", "--labels", "t.csv"], "for one folder"),
+        (["predict", "model.ledl", "known", "--reject", "0.01"], "--reject 0.053 or more"),
+        (["fit", "known", "-o", "m.ledl", "--size", "5000"], "4096"),
+        (["fit", "known", "-o", "/proc/m.ledl"], "Nothing can be written"),
+        (["fit", "known", "-o", "/dev/null"], "no plain file"),
+        (["fit", "known", "-o", "m.ledl", "--features", "pixels", "--cache", "c"], "--cache c is for"),
+        (["fit", "known", "-o", "m.ledl", "--features", "n.onnx", "--size", "8"], "--size 8 is for"),
+        (
+            ["fit", "known", "-o", "m.ledl", "--features", "n.onnx", "--preprocessing", "p.json"],
+            "caffe or imagenet",
+        ),
         (["explain", "model.ledl", "known/null/00.png", "-o", "m.pdf"], ".html"),
         (["explain", "model.ledl", "known/null/00.png", "-o", "known"], "known/why.html"),
         (["predict", "model.ledl", "no.png"], "There is no file or folder"),
         (["predict", "model.ledl", "empty"], "no images"),
-        (["predict", "model.ledl", "known", "--confusion", "c.csv"], "--labels folder"),
+        (["predict", "model.ledl", "known", "--confusion", "c.csv"], "need --labels"),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),
         (["explain", "model.ledl", "no.png", "-o", "m.html"], "no.png"),
         (["info", "known/null/00.png"], "no model file"),
-        (["predict", "rows.ledl", "known"], "rows of features"),
+        (["predict", "rows.ledl", "known"], "does not take images"),
+        (["predict", "bare.ledl", "known"], "does not take images"),
     ],
 )
 def test_errors_say_what_to_do_and_write_nothing(folder, model, words, message):
     (folder / "empty").mkdir(exist_ok=True)
     rows = ledl.CRCClassifier().fit(np.eye(4), [0, 0, 1, 1])
     ledl.save(rows, folder / "rows.ledl")
+    ledl.save(make_pipeline(PixelFeatures(size=8), PCA(2)), folder / "bare.ledl")
+    assert run("info", folder / "bare.ledl").returncode == 0
     before = sorted(folder.rglob("*"))
     done = run(*words, cwd=folder)
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split()).replace("│ ", "")
     assert "Traceback" not in done.stderr
     assert sorted(folder.rglob("*")) == before
+
+
+def test_what_was_trained_on_is_known_by_its_content(tmp_path):
+    files = {}
+    for name, value in {"p/cat/0": 1, "q/cat/0": 2, "p/dog/0": 3, "p/dog/1": 3, "p/fox/0": 4}.items():
+        file = tmp_path / f"{name}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), value).save(file)
+        files[name] = file
+    digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    known = [
+        ("cat/0.png", digests["p/cat/0"]),
+        ("cat/0.png", digests["q/cat/0"]),
+        ("dog/1.png", digests["p/dog/1"]),
+    ]
+    seen, n_copies = trained_on(known, list(files.values()))
+    assert dict(zip(files, seen, strict=True)) == {
+        "p/cat/0": True, "q/cat/0": True, "p/dog/0": False, "p/dog/1": True, "p/fox/0": False,
+    }  # fmt: skip
+    assert n_copies == 1
+    renamed = files["p/fox/0"].rename(tmp_path / "other.png")
+    assert trained_on([("fox/0.png", digests["p/fox/0"])], [renamed]) == ([True], 0)
+
+
+def test_links_and_dots_change_nothing(folder, model, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in NAMES:
+        (linked / name).symlink_to(folder / "known" / name)
+    (linked / "circle").symlink_to(linked)
+    plain = run("predict", model, folder / "known", "--labels", "folder").stdout
+    accuracy = next(line for line in plain.splitlines() if line.startswith("Accuracy"))
+    assert accuracy in run("predict", model, linked, "--labels", "folder").stdout
+    deep = folder / "known" / "null" / "deep"
+    deep.mkdir(exist_ok=True)
+    done = run("predict", model, "..", "--labels", "folder", cwd=deep)
+    assert "(6 of 6)" in done.stdout
+
+
+def test_a_table_of_labels_serves_both(folder, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    lines = ["filename,label"]
+    for name in NAMES:
+        for file in (folder / "known" / name).glob("*.png"):
+            shutil.copy(file, flat / f"{name}-{file.name}")
+            lines.append(f"{name}-{file.name},{name}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    out = tmp_path / "m.ledl"
+    done = run("fit", flat, "-o", out, "--labels", tmp_path / "labels.csv", "--size", "8", "--per-class", "6")
+    assert f"--labels {tmp_path / 'labels.csv'}" in done.stdout
+    flat = flat.rename(tmp_path / "renamed")
+    done = run("predict", out, flat, "--labels", tmp_path / "labels.csv")
+    assert "Skipped 18 images" in done.stderr
+    assert " of 18)" in done.stdout
+    done = run("fit", folder / "known", "-o", out, "--size", "8")
+    assert (
+        "trained on all of these images" in run("predict", out, folder / "known", "--labels", "folder").stderr
+    )
+
+
+def test_thumbnails_are_those_of_their_images(folder, model):
+    info = read(model).info
+    for name, picture in zip(info["files"], info["thumbnails"], strict=True):
+        small = np.asarray(Image.open(io.BytesIO(picture.tobytes())).convert("L"), dtype=float)
+        with Image.open(folder / "known" / name) as image:
+            np.testing.assert_allclose(small, np.asarray(image, dtype=float), atol=40)
+
+
+def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    from models import write_model
+
+    write_model(tmp_path / "resnet50_pool5.onnx", n_features=2, monkeypatch=monkeypatch)
+    monkeypatch.setenv("LEDL_DATA", str(tmp_path))
+    told = []
+    trained = fit_folder(folder / "known", size=8, tell=told.append)
+    assert isinstance(trained.model[0], PixelFeatures)  # the network's mean colours tell nothing of digits
+    assert trained.record.chosen_features
+    assert "too high, since features were chosen" in trained.record.accuracy_text
+    assert "resnet50_pool5.onnx" in told[-1]
+    trained = fit_folder(folder / "known", size=8, per_class=1)
+    assert not trained.record.chosen_features
+
+
+def test_two_classes_and_steps_between(folder, tmp_path):
+    two = tmp_path / "two"
+    for name in NAMES[:2]:
+        shutil.copytree(folder / "known" / name, two / name)
+    files = sorted(two.rglob("*.png"))
+    labels = [file.parent.name for file in files]
+    for classifier in (ledl.CRCClassifier(), LogisticRegression(C=1e3), LinearSVC()):
+        model = make_pipeline(PixelFeatures(size=8), StandardScaler(), classifier).fit(files, labels)
+        found = list(predict_files(image_model(model, Record()), files))
+        assert [one.label for one in found] == model.predict(files).tolist()
+        assert [one.label for one in found] == labels
+        score = model.decision_function(files)[0]
+        first = dict(found[0].ranking)
+        np.testing.assert_allclose(np.sign(first[model.classes_[1]] - first[model.classes_[0]]), np.sign(score))
+
+
+def test_records_that_were_tampered_with_are_refused(folder, model, tmp_path):
+    stored, image = read(model), folder / "known" / "null" / "00.png"
+    changed = {"files": {f"f{i}": 1 for i in range(18)}}
+    ledl.save(stored.model, tmp_path / "t.ledl", info={**stored.info, **changed})
+    for command, *words in (["info"], ["predict", image], ["explain", image, "-o", "e.html"]):
+        done = run(command, tmp_path / "t.ledl", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "not what ledl fit writes" in done.stderr
+    for changed in (
+        {"labels": ["x"] * 17},
+        {"thumbnails": [np.zeros(3)] * 18},
+        {"skipped": [["a"]]},
+        {"settings": [1]},
+        {"cv_accuracy": 7.0},
+        {"files": np.zeros(18)},
+        {"made": 5},
+    ):
+        with pytest.raises(ledl.ModelFileError):
+            Record.from_info({**stored.info, **changed})
+    ledl.save(stored.model, tmp_path / "t.ledl", info=[1, 2])  # no record at all
+    assert open_image_model(tmp_path / "t.ledl").record == Record()
+
+
+def test_names_do_not_command_the_terminal(folder, tmp_path):
+    odd = tmp_path / "odd"
+    for name, new in zip(NAMES, ["\x1b[31mred", "b\xe9", "c"], strict=True):
+        shutil.copytree(folder / "known" / name, odd / new)
+    out = tmp_path / "m.ledl"
+    assert run("fit", odd, "-o", out, "--size", "8", "--per-class", "6").returncode == 0
+    for done in (run("info", out), run("predict", out, odd, "--labels", "folder")):
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = run_apart("predict", out, odd, "--labels", "folder", **ascii_only)
+    assert done.returncode == 0, done.stderr
+    assert "Accuracy" in done.stdout
+
+
+def test_the_standard_error_is_that_of_agresti_and_coull():
+    np.testing.assert_allclose(standard_error(0.5, 96), np.sqrt(0.25 / 100))
+    np.testing.assert_allclose(standard_error(1.0, 16), np.sqrt(0.9 * 0.1 / 20))
 
 
 def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
@@ -277,7 +458,7 @@ def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
 
 
 def test_completion_is_there():
-    done = run("--show-completion", "bash", env={"SHELL": "/bin/bash"})
+    done = run_apart("--show-completion", "bash", SHELL="/bin/bash")
     assert "completion" in (done.stdout + done.stderr).lower()
 
 

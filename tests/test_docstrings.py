@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from numpydoc.validate import validate
 
-MODULES = ["ledl", "ledl.datasets", "ledl.features", "ledl.plots", "ledl.explanations", "ledl.experiments"]
+MODULES = [
+    "ledl",
+    "ledl.datasets",
+    "ledl.features",
+    "ledl.plots",
+    "ledl.explanations",
+    "ledl.persistence",
+    "ledl.experiments",
+]
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference.rst"
 
 # numpydoc's codes: no docstring, no summary or one of several lines; parameters that are missing, unknown, out

@@ -127,6 +127,10 @@ def test_neighbours_are_the_training_samples_with_the_largest_cosines(digits):
         else:
             k = used[0]
             to_atom = np.abs(unit[:80] @ model.components_[k])
+            model._atoms = -model._atoms  # the same line
+            turned = explain(model, X[85], n_neighbors=7)
+            np.testing.assert_array_equal(turned.atom_neighbors[k], found.atom_neighbors[k])
+            model._atoms = -model._atoms
             np.testing.assert_array_equal(found.atom_neighbors[k], np.argsort(-to_atom, kind="stable")[:7])
 
 
@@ -199,6 +203,10 @@ def test_what_cannot_be_explained_is_told(digits):
     model = LEDLClassifier(random_state=0).fit(X[:80], y[:80])
     with pytest.raises(ValueError, match="one sample"):
         explain(model, X[:2])
+    for wrong in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="n_neighbors"):
+            explain(model, X[0], n_neighbors=wrong)
+    assert len(explain(model, X[0], n_neighbors=1000).neighbors) == 80
     with pytest.raises(ValueError, match="features"):
         explain(model, X[0, :10])
     with pytest.raises(TypeError, match="no atoms"):

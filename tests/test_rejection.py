@@ -7,12 +7,13 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ledl import CRCClassifier, DKSVDClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier
+from ledl import CRCClassifier, DKSVDClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
+from ledl.rejection import atom_owners, judge
 
 OURS = [
     SRCClassifier(),
@@ -96,8 +97,6 @@ def test_p_values_are_ranks_among_the_training_samples(known):
 
 
 def fitted_evidence(fitted, X):
-    from ledl.rejection import judge
-
     return judge(fitted.estimator_, X).evidence
 
 
@@ -149,11 +148,66 @@ def test_what_cannot_be_done_is_told(known):
         (RejectingClassifier(SRCClassifier(), reject=1.5), y, ValueError, "reject"),
         (RejectingClassifier(SRCClassifier(), reject_label=3), y, ValueError, "label of a class"),
         (RejectingClassifier(SRCClassifier(), reject_label="none"), y, ValueError, "numbers"),
-        (RejectingClassifier(SRCClassifier(), cv=HalfOfThem(3)), y, ValueError, "no test fold"),
+        (RejectingClassifier(SRCClassifier(), reject_label=np.nan), y, ValueError, "finite"),
+        (RejectingClassifier(SRCClassifier(), cv=HalfOfThem(3)), y, ValueError, "0 times"),
     ]
     for model, labels, error, message in cases:
         with pytest.raises(error, match=message):
             model.fit(X, labels)
+
+
+def test_splitters_that_cannot_judge_are_refused(known):
+    X, y = known[0][:60], np.sort(known[1][:60])
+    with pytest.raises(ValueError, match="without training samples of the class"):
+        RejectingClassifier(SRCClassifier(), cv=KFold(5)).fit(X, y)
+    with pytest.raises(ValueError, match="2 times"):
+        RejectingClassifier(SRCClassifier(), cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=2)).fit(X, y)
+    RejectingClassifier(SRCClassifier(), cv=StratifiedKFold(3, shuffle=True, random_state=0)).fit(X, y)
+
+
+def test_a_share_that_so_few_samples_cannot_tell_is_warned_of(known):
+    fitted = RejectingClassifier(SRCClassifier(), reject=0.05).fit(known[0][:15], np.arange(15) % 3)
+    with pytest.warns(UserWarning, match=r"the smallest share is 0.0625"):
+        assert (fitted.predict(np.random.default_rng(0).standard_normal((5, 64))) != -1).all()
+
+
+def test_the_threshold_counts_ties_as_unlike(known):
+    """A sample that is as unlike as the only training sample so far has a share of all that are."""
+    X, y = known
+    fitted = RejectingClassifier(SRCClassifier()).fit(X[:100], y[:100])
+    most = fitted._unlikeness(fitted.evidence_).argmax()
+    p = fitted._p_values(fitted.evidence_[most : most + 1])[0]
+    np.testing.assert_allclose(p, 2 / 101)
+    twice = RejectingClassifier(SRCClassifier(), reject=p).fit(X[:100], y[:100])
+    twice.evidence_ = fitted.evidence_
+    assert explain(twice, X[0]).rejected == (twice.p_values(X[:1])[0] <= p)
+
+
+def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):
+    X, y = known[0][:60], known[1][:60]
+    model = DKSVDClassifier(init="all", n_nonzero_coefs=5, random_state=0).fit(X, y)
+    owners = atom_owners(model)
+    for k, weights in enumerate(model.label_components_):
+        assert owners[k] == max(range(5), key=lambda j: weights[j])
+    assert len(set(owners)) > 1
+
+
+def test_parameters_that_are_set_later_are_checked(known):
+    fitted = RejectingClassifier(SRCClassifier()).fit(known[0][:60], known[1][:60])
+    with pytest.raises(ValueError, match="reject"):
+        fitted.set_params(reject=2.0).predict(known[0][:5])
+
+
+def test_through_pipelines_in_pipelines(known):
+    X, y = known[0][:60], known[1][:60]
+    plain = RejectingClassifier(make_pipeline(StandardScaler(), SRCClassifier())).fit(X, y)
+    nested = make_pipeline(
+        "passthrough", RejectingClassifier(make_pipeline(make_pipeline(StandardScaler()), SRCClassifier()))
+    ).fit(X, y)
+    np.testing.assert_array_equal(nested[-1].evidence_, plain.evidence_)
+    np.testing.assert_allclose(explain(nested, X[0]).scores, explain(plain, X[0]).scores)
+    tail = make_pipeline(StandardScaler(), make_pipeline(SRCClassifier())).fit(X, y)
+    np.testing.assert_allclose(explain(tail, X[0]).scores, tail.decision_function(X[:1])[0], atol=1e-12)
 
 
 class HalfOfThem(KFold):

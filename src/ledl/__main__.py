@@ -13,6 +13,9 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         sys.exit(f"The command line needs {error.name}: pip install 'ledl[cli]'.")
+    for stream in (sys.stdout, sys.stderr):  # that of an old terminal may not know all letters
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="ledl")
 
 

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """A file that is either as it was or complete, whatever happens on the way."""
+    """A file that is either as it was or complete, whatever happens on the way; a link stays one."""
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -12,6 +12,7 @@ What is usual is learnt from the training samples: each is judged by a model tha
 from __future__ import annotations
 
 import math
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -62,7 +63,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         less if there are negative ones.
 
     cv : int or cross-validation splitter, default=5
-        Folds in which training samples are judged, or fewer where a class has fewer samples.
+        Folds in which training samples are judged, or fewer where a class has fewer samples. A splitter must
+        test each sample once, have all classes in every training fold, and do without groups.
 
     Attributes
     ----------
@@ -142,22 +144,17 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         self : RejectingClassifier
         """
-        split_pipeline(self.estimator)  # refuses what is not ours
+        our_parts(self.estimator)  # refuses what is not ours
         fitted = clone(self.estimator).fit(X, y)  # refuses bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
         evidence, found = np.full((len(y), 2), np.nan), y.copy()
-        for train, test in folds(self.cv, X, y):
+        for train, test in judging_folds(self.cv, X, y):
             model = clone(self.estimator).fit(*_safe_split(self.estimator, X, y, train))
             X_test, _ = _safe_split(self.estimator, X, y, test, train)
             judged = judge(model, X_test)
             evidence[test], found[test] = judged.evidence, judged.labels
-        if np.isnan(evidence).any():
-            raise ValueError(
-                f"cv={self.cv} leaves some samples in no test fold, so that they are not judged. Give a "
-                "splitter whose test folds hold every sample, or a number."
-            )
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         self.evidence_, self.cv_predictions_ = evidence, found
         return self
@@ -176,7 +173,16 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._validate_params()  # some may have been set since
-        judged = judge(self.estimator_, X)
+        judged, least = judge(self.estimator_, X), 1 / (len(self.evidence_) + 1)
+        if self.reject == 0:
+            return judged.labels
+        if self.reject < least:
+            warnings.warn(
+                f"reject={self.reject} rejects nothing: with {len(self.evidence_)} training samples the "
+                f"smallest share is {least:.3g}. Set reject to that or more, or train with more samples.",
+                UserWarning,
+                stacklevel=2,
+            )
         rejected = self._p_values(judged.evidence) <= self.reject
         return np.where(rejected, np.asarray(self.reject_label_), judged.labels)
 
@@ -251,23 +257,51 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
-def split_pipeline(estimator: Any) -> tuple[Any | None, DictionaryClassifier]:
-    """What comes before our classifier, if anything, and the classifier."""
+class Parts(NamedTuple):
+    """What an estimator is made of, whatever pipelines and wrappers are around it."""
+
+    transformers: list[Any]
+    classifier: Any
+    rejecter: RejectingClassifier | None
+
+    def transform(self, X: Any) -> Any:
+        """Samples as the classifier takes them."""
+        for step in self.transformers:
+            X = step.transform(X)
+        return X
+
+
+def parts_of(estimator: Any) -> Parts:
+    """The steps before a classifier, those of pipelines in pipelines too, and what rejects around it."""
+    steps = flat_steps(estimator)
+    return Parts(steps[:-1], steps[-1] if steps else None, rejecter_of(estimator))
+
+
+def flat_steps(estimator: Any) -> list[Any]:
+    """Estimators in the order in which samples meet them."""
     if isinstance(estimator, RejectingClassifier):
-        return split_pipeline(getattr(estimator, "estimator_", estimator.estimator))
-    before, final = None, estimator
+        return flat_steps(getattr(estimator, "estimator_", estimator.estimator))
     if isinstance(estimator, Pipeline):
-        before, final = estimator[:-1] if len(estimator) > 1 else None, estimator[-1]
-        if isinstance(final, RejectingClassifier):
-            inner, final = split_pipeline(final)
-            if inner is not None:
-                before = Pipeline([("before", before), ("inner", inner)]) if before is not None else inner
-    if not isinstance(final, DictionaryClassifier):
+        return [inner for _, step in estimator.steps for inner in flat_steps(step)]
+    return [] if estimator is None or estimator == "passthrough" else [estimator]
+
+
+def rejecter_of(estimator: Any) -> RejectingClassifier | None:
+    """What rejects, if anything: the outermost."""
+    if isinstance(estimator, RejectingClassifier):
+        return estimator
+    return rejecter_of(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) and estimator.steps else None
+
+
+def our_parts(estimator: Any) -> Parts:
+    """The parts of a classifier with atoms; others are refused."""
+    parts = parts_of(estimator)
+    if not isinstance(parts.classifier, DictionaryClassifier):
         raise TypeError(
-            f"{type(final).__name__} has no atoms to tell by. Give one of this package's classifiers, "
-            "LEDLClassifier for one, or a Pipeline that ends in one."
+            f"{type(parts.classifier).__name__} has no atoms to tell by. Give one of this package's "
+            "classifiers, LEDLClassifier for one, or a Pipeline that ends in one."
         )
-    return before, final
+    return parts
 
 
 class Judged(NamedTuple):
@@ -280,7 +314,8 @@ class Judged(NamedTuple):
 
 def judge(estimator: Any, X: Array) -> Judged:
     """Labels, scores, concentration and residual of samples in one pass, by a fitted classifier or pipeline."""
-    before, model = split_pipeline(estimator)
+    parts = our_parts(estimator)
+    model: DictionaryClassifier = parts.classifier
     owners = atom_owners(model)
     c = len(model.classes_)
     members = [np.flatnonzero(owners == j) for j in range(c)]
@@ -298,7 +333,7 @@ def judge(estimator: Any, X: Array) -> Judged:
         scores = as_array(model._rule(codes, X, sq_norms), codes, xp.float64)
         return xp.concat([scores, xp.stack([concentration, residual], axis=1)], axis=1)
 
-    found = to_host(model._from_codes(X if before is None else before.transform(X), finish))
+    found = to_host(model._from_codes(parts.transform(X), finish))
     scores, evidence = found[:, :c], found[:, c:]
     return Judged(model.classes_[scores.argmax(axis=1)], scores, evidence)
 
@@ -311,7 +346,7 @@ def atom_owners(model: DictionaryClassifier) -> Array:
     return weights.argmax(axis=1)
 
 
-def folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
+def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
     """Splits of the training samples, stratified and fewer than asked for if a class has fewer samples."""
     classes, counts = np.unique(y, return_counts=True)
     if isinstance(cv, Integral):
@@ -321,7 +356,22 @@ def folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
                 "without having seen it. Add another, or leave the class out."
             )
         cv = int(min(int(cv), counts.min()))
-    return list(check_cv(cv, y, classifier=True).split(X, y))
+    folds = list(check_cv(cv, y, classifier=True).split(X, y))
+    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+    if (tested != 1).any():
+        odd = (tested != 1).argmax()
+        raise ValueError(
+            f"cv={cv} tests sample {odd} {tested[odd]} times, but each is to be judged once. Give a splitter "
+            "whose test folds part the samples, or a number."
+        )
+    for train, _ in folds:
+        missing = np.setdiff1d(classes, y[train])
+        if missing.size:
+            raise ValueError(
+                f"cv={cv} has a fold without training samples of the class {missing[0]}, whose samples would "
+                "seem strange to it. Give a stratified splitter, or a number."
+            )
+    return folds
 
 
 def checked_label(label: Any, classes: Array) -> Any:
@@ -332,6 +382,8 @@ def checked_label(label: Any, classes: Array) -> Any:
     if numbers == isinstance(label, str):
         kind = "numbers" if numbers else "text"
         raise ValueError(f"reject_label={label!r} must be like the labels, which are {kind}.")
+    if not isinstance(label, str) and not math.isfinite(label):
+        raise ValueError(f"reject_label={label} must be a finite number.")
     if label in classes.tolist():
         raise ValueError(f"reject_label={label!r} is the label of a class. Choose one that is not among them.")
     return label

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from rich.console import Console
-
-from ledl.cli._console import say
+from ledl.cli._console import say, stdout
 
 if TYPE_CHECKING:
-    from ledl.images import Prediction
+    from ledl._images import Prediction
 
 WIDEST_PATH = 60
 
@@ -71,7 +69,7 @@ def writer(form: Format, layout: Layout) -> Iterator[Write]:
         yield write
         sys.stdout.write("[]\n" if before == "[" else "\n]\n")
     else:
-        people = Console()
+        people = stdout()
         yield lambda answer: None if answer.said.error else say(people, as_line(answer, layout))
 
 

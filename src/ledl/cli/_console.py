@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,17 +23,52 @@ FAILED = 2
 SOME_UNREADABLE = 1
 
 
+class PipedConsole(Console):
+    """One that tells when nobody reads any more; rich's own would end the program with a status of failure."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Where results go."""
+    return PipedConsole()
+
+
+def stderr() -> Console:
+    """Where all else goes."""
+    return PipedConsole(stderr=True)
+
+
+def printable(text: str) -> str:
+    """Text without what would command a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def say(console: Console, text: str, style: str = "") -> None:
-    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap.
+
+    But for what would command the terminal: names come from strangers' files.
+    """
+    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def check_out(out: Path, name: str) -> None:
     """Refuse at once what could not be written in the end; `name` is one that a file could have."""
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder. Give the name of a file, {out / name} for one.")
-    if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {out.absolute().parent} for {out.name}. Make it first.")
+    if out.exists() and not out.is_file():
+        raise FileExistsError(f"{out} is there and no plain file. Choose another name.")
+    parent = out.resolve().parent
+    if not parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {parent} for {out.name}. Make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except OSError as error:
+        raise PermissionError(
+            f"Nothing can be written to {parent}: {error.strerror}. Choose another."
+        ) from None
 
 
 def tell_ignored(console: Console, others: Sequence[Path]) -> None:

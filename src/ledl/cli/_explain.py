@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from ledl.cli._console import check_out, errors_told, say
+from ledl.cli._console import check_out, errors_told, say, stderr, stdout
 
 EXAMPLES = """
 [b]Examples[/b]
@@ -30,14 +29,14 @@ def explain(
     ] = None,
 ) -> None:
     """Say why an image is taken for a class: a page with the atoms, and the training images, behind it."""
-    console = Console(stderr=True)
+    console = stderr()
     with errors_told(console):
         check_out(out, "why.html")
         if out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"{out} is to be a page for a browser. Give a name that ends in .html.")
-        from ledl.images import explain_image, open_image_model
+        from ledl._images import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)
         found = explain_image(opened, image, out, reject=reject)
-        say(Console(), found.text(opened.record.files))
-        say(Console(), f"\nPage: {out.resolve()}")
+        say(stdout(), found.text(opened.record.files))
+        say(stdout(), f"\nPage: {out.resolve()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ledl.cli._console import bar, check_out, errors_told, say, tell_ignored, warnings_told
+from ledl.cli._console import bar, check_out, errors_told, say, stderr, stdout, tell_ignored, warnings_told
 from ledl.experiments import METHODS
 
 if TYPE_CHECKING:
-    from ledl.images import Trained
+    from ledl._images import Trained
 
 EXAMPLES = """
 [b]Examples[/b]
@@ -87,7 +88,10 @@ def fit(
             metavar="FILE.csv", help="For a folder without folders: a table of file names and labels."
         ),
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Height and width for pixels.")] = 32,
+    size: Annotated[
+        int | None,
+        typer.Option(min=1, max=4096, help="Height and width for pixels; 32 without.", metavar="N"),
+    ] = None,
     preprocessing: Annotated[
         str | None,
         typer.Option(
@@ -113,10 +117,10 @@ def fit(
 
     Prints the accuracy in cross-validation: each training image is judged by a model that has not seen it.
     """
-    console = Console(stderr=True)
+    console = stderr()
     with errors_told(console):
         check_out(out, "model.ledl")
-        from ledl.images import fit_folder, image_files
+        from ledl._images import fit_folder, image_files
         from ledl.persistence import save
 
         with warnings_told(console), bar(console, "features") as watch:
@@ -137,26 +141,31 @@ def fit(
             )
         save(trained.model, out, info=trained.record.as_info())
         tell_ignored(console, image_files([folder])[1])
-        show(Console(), trained, features, folder, out)
+        show(stdout(), trained, features, labels, folder, out)
 
 
-def show(console: Console, trained: Trained, features: str, folder: Path, out: Path) -> None:
+def show(
+    console: Console, trained: Trained, features: str, labels: Path | None, folder: Path, out: Path
+) -> None:
     """What was done, and how good it is."""
-    from ledl.images import ImageModel, facts
+    from ledl._images import facts, image_model
+    from ledl.features import PixelFeatures
 
     record = trained.record
-    told = facts(ImageModel(*trained))
+    found = image_model(*trained)
+    assert found is not None
+    told = facts(found)
     del told["classes"]
     for name, text in told.items():
         say(console, f"{name.capitalize() + ':':12s}{text}")
     for name, reason in record.skipped:
         say(console, f"{'Left out:':12s}{name}: {reason}", style="yellow")
     say(console, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-    if features == "auto" and told["features"].endswith("gray"):
-        say(
-            console,
-            f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).",
-            style="yellow",
-        )
-    what = f"{folder} --labels folder" if record.per_class else "IMAGE..."
-    say(console, f"{'Next:':12s}ledl predict {out} {what}", style="dim")
+    n_same = len(record.sha256) - len(set(record.sha256))
+    if n_same:
+        say(console, f"{'Note:':12s}{n_same} images have the content of another, so the accuracy is too high.")
+    if features == "auto" and isinstance(found.extractor, PixelFeatures):
+        say(console, f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).")
+    rest = f"{shlex.quote(str(folder))} --labels {shlex.quote(str(labels or 'folder'))}"
+    what = rest if record.per_class else "IMAGE..."
+    say(console, f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")

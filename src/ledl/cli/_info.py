@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ledl.cli._console import errors_told, say
+from ledl.cli._console import errors_told, say, stderr, stdout
 from ledl.experiments import DATASET_TITLES
 
 INFO_EXAMPLES = """
@@ -36,8 +36,8 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="For machines, with the names of all files.")] = False,
 ) -> None:
     """Tell what is in a model file: method, features, classes, accuracy, what it was trained on."""
-    with errors_told(Console(stderr=True)):
-        from ledl.images import all_facts
+    with errors_told(stderr()):
+        from ledl._images import all_facts
 
         told = all_facts(model)
         if as_json:
@@ -45,7 +45,7 @@ def info(
             return
         for name, value in told.items():
             if isinstance(value, str):
-                say(Console(), f"{name.capitalize() + ':':15s}{value}")
+                say(stdout(), f"{name.capitalize() + ':':15s}{value}")
 
 
 def datasets(
@@ -67,18 +67,18 @@ def datasets(
     With a name and a folder: write one that has pictures as a folder of images for each class, to try the other
     commands on.
     """
-    with errors_told(Console(stderr=True)):
+    with errors_told(stderr()):
         if (name is None) != (out is None):
             raise ValueError(
                 "A dataset is written with both, a name and a folder: ledl datasets digits -o images."
             )
         if name is None or out is None:
-            list_datasets(Console())
+            list_datasets(stdout())
             return
-        from ledl.images import write_dataset
+        from ledl._images import write_dataset
 
         n = write_dataset(name, out)
-        say(Console(), f"{n} images are in {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
+        say(stdout(), f"{n} images are in {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
 
 
 def list_datasets(console: Console) -> None:

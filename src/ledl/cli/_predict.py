@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 
 from ledl.cli._answers import Answer, Format, Layout, writer
-from ledl.cli._console import SOME_UNREADABLE, Watch, bar, check_out, errors_told, say, tell_ignored
+from ledl.cli._console import (
+    SOME_UNREADABLE,
+    Watch,
+    bar,
+    check_out,
+    errors_told,
+    say,
+    stderr,
+    stdout,
+    tell_ignored,
+)
 from ledl.cli._tally import REJECTED, Tally, show_accuracy, show_confusions, write_confusions
 
 if TYPE_CHECKING:
-    from ledl.images import ImageModel, Prediction
+    from ledl._images import ImageModel, Prediction
+
+Labelled: TypeAlias = tuple[Path, str | None]  # an image, and the truth if it is known
 
 EXAMPLES = """
 [b]Examples[/b]
@@ -36,12 +47,6 @@ ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for what is
 """
 
 
-class Labels(StrEnum):
-    """Where the truth is."""
-
-    folder = "folder"
-
-
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that ledl fit wrote.")],
     paths: Annotated[
@@ -50,10 +55,12 @@ def predict(
     form: Annotated[Format, typer.Option("--format", help="How labels are written.")] = Format.table,
     top: Annotated[int, typer.Option(min=1, help="Classes to give for each image, best first.")] = 3,
     labels: Annotated[
-        Labels | None,
+        str | None,
         typer.Option(
-            help="[b]folder[/b]: the truth is the name of the folder that an image is in. Skips the images "
-            "that the model was trained on; prints accuracy and a confusion matrix."
+            metavar="folder|FILE.csv",
+            help="Where the truth is: [b]folder[/b], in the name of the folder that an image is in; "
+            "[b]FILE.csv[/b], in a table of file names and labels for one PATH, a folder. Skips the images "
+            "that the model was trained on; prints accuracy and a confusion matrix.",
         ),
     ] = None,
     reject: Annotated[
@@ -79,35 +86,33 @@ def predict(
 
     A score is larger the more an image looks like a class; scores of different images do not compare.
     """
-    console = Console(stderr=True)
+    console = stderr()
     with errors_told(console):
         if labels is None and (confusion is not None or mistakes):
-            raise ValueError(
-                "--confusion and --mistakes need --labels folder: without the truth there are none."
-            )
+            raise ValueError("--confusion and --mistakes need --labels: without the truth there are none.")
         if confusion is not None:
             check_out(confusion, "confusion.csv")
-        from ledl.images import check_can_reject, open_image_model
+        from ledl._images import open_image_model, rejecter_for
 
         found = open_image_model(model, network=features)
         if reject is not None:
-            check_can_reject(found)
-        files = images_of(console, paths, found if labels is not None else None)
-        tally = Tally([str(label) for label in found.model.classes_], can_reject=reject is not None)
-        widths = max(len(str(file)) for file in files), max(map(len, [*tally.classes, REJECTED]))
+            rejecter_for(found, reject)
+        images = images_of(console, paths, labels, found)
+        tally = Tally([str(label) for label in found.parts.classifier.classes_], can_reject=reject is not None)
+        widths = max(len(str(file)) for file, _ in images), max(map(len, [*tally.classes, REJECTED]))
         layout = Layout(top, labels is not None, reject is not None, *widths)
         unreadable = []
         with bar(console, "images") as watch, writer(form, layout) as write:
-            for answer in answers(found, files, reject, labels is not None, watch):
+            for answer in answers(found, images, reject, watch):
                 if answer.said.error:
                     unreadable.append(answer.said)
                 else:
                     tally.add(answer.truth or "", answer.label)
                 if answer.said.error or answer.is_mistake or not mistakes:
                     write(answer)
-        tell_unreadable(console, unreadable, len(files))
+        tell_unreadable(console, unreadable, len(images))
         if labels is not None:
-            people = Console() if form is Format.table else console  # stdout is a machine's otherwise
+            people = stdout() if form is Format.table else console  # stdout is a machine's otherwise
             show_accuracy(people, tally)
             show_confusions(people, tally)
         if confusion is not None:
@@ -116,44 +121,53 @@ def predict(
         raise typer.Exit(SOME_UNREADABLE)
 
 
-def answers(
-    found: ImageModel, files: list[Path], reject: float | None, has_truth: bool, watch: Watch
-) -> Iterator[Answer]:
+def answers(found: ImageModel, images: list[Labelled], reject: float | None, watch: Watch) -> Iterator[Answer]:
     """What the model says of each image, in their order."""
-    from ledl.images import predict_files
+    from ledl._images import predict_files
 
-    for file, said in zip(files, predict_files(found.model, files, watch), strict=True):
-        refused = reject is not None and said.is_rejected(reject)
-        truth = file.absolute().parent.name if has_truth else None
-        yield Answer(said, REJECTED if refused else said.label, truth)
+    said = predict_files(found, [file for file, _ in images], watch)
+    for (_, truth), one in zip(images, said, strict=True):
+        refused = reject is not None and one.is_rejected(reject)
+        yield Answer(one, REJECTED if refused else one.label, truth)
 
 
-def images_of(console: Console, paths: list[Path], trained: ImageModel | None) -> list[Path]:
-    """The images to label; without those that a model was trained on, if it is given."""
-    from ledl.images import image_files
+def images_of(console: Console, paths: list[Path], labels: str | None, found: ImageModel) -> list[Labelled]:
+    """The images to label, with the truth if it is known; then without those that the model was trained on."""
+    from ledl._images import absolute, image_files
+    from ledl.datasets import load_image_folder
+    from ledl.features._images import shown
 
-    files, others = image_files(paths)
-    tell_ignored(console, others)
-    if trained is not None:
-        files = without_known(console, files, trained)
-    if not files:
+    images: list[Labelled]
+    if labels is None or labels == "folder":
+        files, others = image_files(paths)
+        tell_ignored(console, others)
+        images = [(file, shown(absolute(file).parent.name) if labels else None) for file in files]
+    elif len(paths) == 1:
+        table = load_image_folder(paths[0], labels=labels, decode=False)
+        names = [table.target_names[j] for j in table.target]
+        images = list(zip(map(Path, table.filenames), names, strict=True))
+    else:
+        raise ValueError(f"--labels {labels} is a table for one folder, but {len(paths)} paths are given.")
+    if not images:
         raise ValueError("There are no images to label. Give image files, or folders that hold some.")
-    return files
+    return images if labels is None else without_known(console, images, found)
 
 
-def without_known(console: Console, files: list[Path], found: ImageModel) -> list[Path]:
+def without_known(console: Console, images: list[Labelled], found: ImageModel) -> list[Labelled]:
     """The images that the model was not trained on."""
-    from ledl.images import trained_on
+    from ledl._images import trained_on
 
-    known = dict(zip(found.record.files, found.record.sha256, strict=True))
+    known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:
         say(console, "The model does not say what it was trained on: accuracy may be too high.", style="yellow")
-    seen, n_copies = trained_on(known, files)
+    seen, n_copies = trained_on(known, [file for file, _ in images])
+    if all(seen):
+        raise ValueError("The model was trained on all of these images. Give others to judge it by.")
     if any(seen):
         say(console, f"Skipped {sum(seen)} images that the model was trained on.")
     if n_copies:
-        say(console, f"Other names, same content as a training image: {n_copies}. They count in the accuracy.")
-    return [file for file, is_seen in zip(files, seen, strict=True) if not is_seen]
+        say(console, f"Copies of training images among the others: {n_copies}. They count in the accuracy.")
+    return [image for image, is_seen in zip(images, seen, strict=True) if not is_seen]
 
 
 def tell_unreadable(console: Console, unreadable: list[Prediction], n: int) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ledl.cli._console import say
+from ledl.cli._console import printable, say
 from ledl.files import write_atomically
 
 REJECTED = "none of these"
@@ -58,10 +58,12 @@ class Tally:
 
 def show_accuracy(console: Console, tally: Tally) -> None:
     """The accuracy on classes that the model knows, and what became of the others."""
+    from ledl._images import standard_error
+
     n, n_other = tally.count(known=True), tally.count(known=False)
     if n:
         accuracy = tally.n_right / n
-        error = (accuracy * (1 - accuracy) / n) ** 0.5
+        error = standard_error(accuracy, n)
         told = f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({tally.n_right} of {n})."
         say(console, told, style="bold")
     if n and tally.can_reject:
@@ -83,6 +85,8 @@ def show_accuracy(console: Console, tally: Tally) -> None:
 def show_confusions(console: Console, tally: Tally) -> None:
     """The matrix, if it fits on a screen, and the commonest mistakes."""
     rows, columns = tally.axes
+    if not rows:
+        return
     if len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are the truth, columns the answers.")
         show_matrix(console, tally, rows, columns)
@@ -102,10 +106,10 @@ def show_matrix(console: Console, tally: Tally, rows: list[str], columns: list[s
     shown = Table(box=None, padding=(0, 1, 0, 0))
     shown.add_column("", no_wrap=True)
     for name in columns:
-        shown.add_column(heads[name], justify="right", no_wrap=True)
+        shown.add_column(Text(printable(heads[name])), justify="right", no_wrap=True)
     for truth in rows:
         cells = [_cell(tally.counts[truth, said], truth == said) for said in columns]
-        shown.add_row(Text(truth if is_short else f"{heads.get(truth, ''):>3} {truth}"), *cells)
+        shown.add_row(Text(printable(truth if is_short else f"{heads.get(truth, ''):>3} {truth}")), *cells)
     Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(shown)
     untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
     if untested and not is_short:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ledl.arrays import Array, is_torch, to_host
 from ledl.estimators._base import DictionaryClassifier, SamplesAreAtoms
 from ledl.files import write_atomically
-from ledl.rejection import RejectingClassifier, atom_owners, judge, split_pipeline
+from ledl.rejection import RejectingClassifier, atom_owners, judge, our_parts
 from ledl.subspace import KernelSpace
 
 
@@ -24,7 +25,8 @@ from ledl.subspace import KernelSpace
 class Explanation:
     """What the scores of one sample are made of; `explain` makes it.
 
-    ``base + contributions.sum(axis=0)`` are the scores, to rounding.
+    ``base + contributions.sum(axis=0)`` are the scores, to rounding in float64; those of a model in float32
+    differ from its `decision_function` by the rounding of the latter.
 
     Parameters
     ----------
@@ -263,9 +265,11 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     (4, 4)
     """
     check_is_fitted(estimator)
-    before, model = split_pipeline(estimator)
-    features = one_row(x) if before is None else one_row(before.transform(as_input(before, x)))
-    host = copy(model).set_params(device=None, n_jobs=1)  # one sample is no work
+    if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+        raise ValueError(f"n_neighbors={n_neighbors} must be 1 or more.")
+    parts = our_parts(estimator)
+    features = one_row(parts.transform(as_input(parts.transformers, x)))
+    host = copy(parts.classifier).set_params(device=None, n_jobs=1)  # one sample is no work
     code, z, sq_norm = coded(host, features)
     base, contributions = host._contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
@@ -274,7 +278,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     near, cosines, labels, atom_neighbors = neighbourhood(host, code, z, sq_norm, n_neighbors)
     is_kernel = isinstance(host._space, KernelSpace)
     scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if host._scales else 1.0
-    p_value, rejected = doubt(estimator, concentration, residual)
+    p_value, rejected = doubt(parts.rejecter, concentration, residual)
     return Explanation(
         predicted=host.classes_[scores.argmax()],
         classes=host.classes_,
@@ -298,10 +302,9 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     )
 
 
-def as_input(before: Any, x: Any) -> Any:
+def as_input(transformers: Sequence[Any], x: Any) -> Any:
     """One sample as the first step takes several: a row of a matrix, or an image in a list."""
-    first = before[0] if hasattr(before, "steps") else before
-    return [x] if get_tags(first).no_validation else one_row(x)
+    return [x] if transformers and get_tags(transformers[0]).no_validation else one_row(x)
 
 
 def one_row(x: Any) -> Array:
@@ -349,10 +352,11 @@ def neighbourhood(
     return nearest, cosines[nearest], labels[nearest], atom_neighbors
 
 
-def doubt(estimator: Any, concentration: float, residual: float) -> tuple[float | None, bool]:
-    """How unusual the sample is, and whether it is rejected, where the estimator can tell."""
-    final = estimator[-1] if hasattr(estimator, "steps") else estimator
-    if not isinstance(final, RejectingClassifier):
+def doubt(
+    rejecter: RejectingClassifier | None, concentration: float, residual: float
+) -> tuple[float | None, bool]:
+    """How unusual the sample is, and whether it is rejected, where that can be told."""
+    if rejecter is None:
         return None, False
-    p_value = float(final._p_values(np.array([[concentration, residual]]))[0])
-    return p_value, p_value <= final.reject
+    p_value = float(rejecter._p_values(np.array([[concentration, residual]]))[0])
+    return p_value, p_value <= rejecter.reject

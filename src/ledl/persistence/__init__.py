@@ -17,7 +17,23 @@ __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
 
 class Stored(NamedTuple):
-    """What a file holds."""
+    """What a file holds; `read` gives it.
+
+    Parameters
+    ----------
+    model : estimator
+        The model.
+    info : None, number, str, array, or list, tuple or dict of these
+        What was given to `save`.
+    versions : dict of str
+        Of the packages that wrote it.
+
+    Examples
+    --------
+    >>> from ledl.persistence import Stored
+    >>> Stored("a model", None, {"ledl": "0.1.0"}).versions["ledl"]
+    '0.1.0'
+    """
 
     model: Any
     info: Any  # what was given to `save`
@@ -115,6 +131,18 @@ def read(path: str | os.PathLike[str]) -> Stored:
     -------
     stored : Stored
         ``model``, ``info``, and ``versions``, of the packages that wrote it.
+
+    Examples
+    --------
+    >>> import ledl, tempfile
+    >>> from pathlib import Path
+    >>> from ledl.persistence import read
+    >>> model = ledl.SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledl.save(model, Path(folder) / "winds.ledl", info={"measured": "here"})
+    ...     stored = read(Path(folder) / "winds.ledl")
+    >>> stored.info
+    {'measured': 'here'}
     """
     path = Path(path)
     header, arrays = read_file(path)

@@ -34,7 +34,7 @@ from ledl.persistence._shapes import (
     shapes,
 )
 from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
-from ledl.rejection import RejectingClassifier, checked_label, split_pipeline
+from ledl.rejection import RejectingClassifier, checked_label, our_parts
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
 # A side of what images are brought to: a file must not ask for terabytes of pixels.
@@ -197,7 +197,7 @@ def _check_indices(labels: Array, c: int, message: str) -> None:
 def _check_rejecting(model: RejectingClassifier) -> None:
     """Whether it wraps a fitted classifier of ours, and knows what is usual."""
     _check_there(model, {"estimator_", "classes_", "reject_label_", "evidence_", "cv_predictions_"})
-    _, inner = split_pipeline(model.estimator_)
+    inner = our_parts(model.estimator_).classifier
     expect(hasattr(inner, "_atoms"), "its classifier is not fitted")
     expect(type(model.classes_) is np.ndarray, "it has no classes")
     expect(model.classes_.dtype == inner.classes_.dtype, "its classes are of another type")

@@ -103,7 +103,7 @@ def check_pipeline(model: Any) -> None:
         expect(
             None in (taken, width) or taken == width, f"a step gives {width} values and the next takes {taken}"
         )
-        width = width_after(step)
+        width = width_after(step) if width_after(step) is not None or not keeps_width(step) else width
     for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
         for name in ("mean_", "min_", "scale_"):
             if getattr(step, name, None) is not None:
@@ -132,8 +132,12 @@ def width_after(step: Any) -> int | None:
         return getattr(step, "_n_features_out", None)
     if isinstance(step, Dictionary):
         return len(step._atoms) if hasattr(step, "_atoms") else None
-    keeps = type(step).__name__ in ("Normalizer", "StandardScaler", "MinMaxScaler")
-    return getattr(step, "n_features_in_", None) if keeps else None
+    return getattr(step, "n_features_in_", None) if keeps_width(step) else None
+
+
+def keeps_width(step: Any) -> bool:
+    """Whether a step gives as many values as it takes."""
+    return type(step).__name__ in ("Normalizer", "StandardScaler", "MinMaxScaler")
 
 
 def _try_steps(steps: list[Any], width: int) -> None:

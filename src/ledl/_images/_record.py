@@ -12,6 +12,8 @@ import numpy as np
 from ledl.arrays import Array
 from ledl.persistence import ModelFileError
 
+KIND = "ledl fit"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -21,6 +23,7 @@ class Record:
     method: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # those that were chosen
     select: str = "defaults"
+    chosen_features: bool = False  # by cross-validation
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
@@ -41,13 +44,12 @@ class Record:
         """The accuracy in cross-validation, and how far to trust it."""
         if self.cv_accuracy is None:
             return "not known: a class has one image only" if self.labels else "not known"
-        error = (self.cv_accuracy * (1 - self.cv_accuracy) / len(self.labels)) ** 0.5
-        optimistic = "; a little too high, since settings were chosen on the same images" * (
-            self.select == "cv"
-        )
+        error = standard_error(self.cv_accuracy, len(self.labels))
+        chosen = ["settings"] * (self.select == "cv") + ["features"] * self.chosen_features
+        optimistic = f"; a little too high, since {' and '.join(chosen)} were chosen on the same images"
         return (
             f"{100 * self.cv_accuracy:.1f} % ± {100 * error:.1f} in {self.cv_folds}-fold cross-validation"
-            f"{optimistic}"
+            f"{optimistic if chosen else ''}"
         )
 
     @property
@@ -60,12 +62,12 @@ class Record:
 
     def as_info(self) -> dict[str, Any]:
         """As a model file keeps it."""
-        return asdict(self)
+        return {"kind": KIND, **asdict(self)}
 
     @classmethod
     def from_info(cls, info: Any) -> Record:
-        """What a file has kept; ModelFileError for what `as_info` cannot have given."""
-        if info is None:
+        """What a file has kept: nothing if it is no record; ModelFileError for one that was tampered with."""
+        if type(info) is not dict or info.get("kind") != KIND:
             return cls()
         names = {f.name for f in fields(cls)}
         try:
@@ -75,13 +77,22 @@ class Record:
             good = False
         if not good:
             raise ModelFileError(
-                "The file holds a model, but not the record of its training that ledl fit writes. Use it from "
-                "Python with ledl.load, or train it again."
+                "The record of the model's training is not what ledl fit writes. Use the model from Python "
+                "with ledl.load, or train it again."
             )
         return found
 
 
+def standard_error(share: float, n: int) -> float:
+    """Of a share of n, by Agresti and Coull: none is certain, not even 0 and 1."""
+    middle = (share * n + 2) / (n + 4)
+    return float((middle * (1 - middle) / (n + 4)) ** 0.5)
+
+
 def _is_record(found: Record) -> bool:
+    lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, found.thumbnails or []]
+    if not all(type(part) is list for part in lists) or type(found.settings) is not dict:
+        return False
     texts = [found.made, found.method, found.select, *found.files, *found.sha256, *found.labels]
     texts += [text for pair in found.skipped for text in pair] + list(found.settings)
     n = len(found.labels)

@@ -8,30 +8,40 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
+from ledl._images._files import extract
+from ledl._images._record import Record
+from ledl._images._training import Watch, describe
 from ledl.arrays import Array
 from ledl.estimators._base import DictionaryClassifier
 from ledl.experiments import METHODS
 from ledl.explanations import Explanation, explain
 from ledl.features import PixelFeatures, ResNetFeatures
 from ledl.features._images import shown
-from ledl.images._files import extract
-from ledl.images._record import Record
-from ledl.images._training import Watch, describe
 from ledl.persistence import read
-from ledl.rejection import RejectingClassifier, judge
+from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
 
 
 class ImageModel(NamedTuple):
-    """A model that takes images, and the record of how it was made."""
+    """A model that takes images, what it is made of, and the record of how it was made."""
 
-    model: Pipeline
+    model: Any
+    parts: Parts
     record: Record
 
     @property
-    def can_reject(self) -> bool:
-        return isinstance(self.model[-1], RejectingClassifier)
+    def extractor(self) -> PixelFeatures | ResNetFeatures:
+        first: PixelFeatures | ResNetFeatures = self.parts.transformers[0]
+        return first
+
+
+def image_model(model: Any, record: Record) -> ImageModel | None:
+    """A model as one of images; None if it takes anything else, or does not end in a fitted classifier."""
+    parts = parts_of(model)
+    takes_images = parts.transformers and isinstance(parts.transformers[0], PixelFeatures | ResNetFeatures)
+    if not takes_images or not hasattr(parts.classifier, "decision_function"):
+        return None
+    return ImageModel(model, parts, record) if hasattr(parts.classifier, "classes_") else None
 
 
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
@@ -40,17 +50,17 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
         what = "is a folder" if Path(path).is_dir() else "is not there"
         raise FileNotFoundError(f"{shown(path)} {what}. The model comes first, a file that ledl fit wrote.")
     stored = read(path)
-    model = stored.model
-    if not takes_images(model):
+    found = image_model(stored.model, Record.from_info(stored.info))
+    if found is None:
         raise TypeError(
-            f"The model in {shown(path)} takes rows of features, not images. Use it from Python, "
-            "ledl.load(path).predict(X), or train one with ledl fit."
+            f"The model in {shown(path)} does not take images, or does not classify. Use it from Python with "
+            "ledl.load, or train one with ledl fit."
         )
     if network is not None:
-        if not isinstance(model[0], ResNetFeatures):
+        if not isinstance(found.extractor, ResNetFeatures):
             raise ValueError(f"The features of {shown(path)} are pixels; there is no network to point to.")
-        model[0].set_params(model=network)
-    return ImageModel(model, Record.from_info(stored.info))
+        found.extractor.set_params(model=network)
+    return found
 
 
 class Prediction(NamedTuple):
@@ -70,34 +80,30 @@ class Prediction(NamedTuple):
 
 
 def predict_files(
-    model: Pipeline, paths: Sequence[str | os.PathLike[str]], watch: Watch = lambda done, total: None
+    found: ImageModel, paths: Sequence[str | os.PathLike[str]], watch: Watch = lambda done, total: None
 ) -> Iterator[Prediction]:
     """Labels of images, in their order, a few at a time."""
-    extractor, classifier = model[0], model[-1]
-    for chunk, rows, bad in extract(extractor, paths):
+    for chunk, rows, bad in extract(found.extractor, paths):
         good = ~np.isnan(rows).any(axis=1)
         reasons = dict(bad)
-        found = iter(judged(classifier, through(model.steps[1:-1], rows[good])) if good.any() else [])
+        answers = judged(found.parts, rows[good]) if good.any() else iter(())
         for path, is_good in zip(paths[chunk], good, strict=True):
             name = shown(path)
-            yield next(found)._replace(path=name) if is_good else Prediction(name, error=reasons[name])
+            reason = reasons.get(name, f"{name} has features that are no numbers: the network may be broken.")
+            yield next(answers)._replace(path=name) if is_good else Prediction(name, error=reason)
         watch(chunk.stop, len(paths))
 
 
-def through(steps: Sequence[tuple[str, Any]], X: Array) -> Array:
-    """What steps between features and classifier make of features."""
-    for _, step in steps:
-        X = step.transform(X) if hasattr(step, "transform") else X
-    return X
-
-
-def judged(classifier: Any, X: Array) -> Iterator[Prediction]:
-    """Labels and scores of samples, and how usual they are where the classifier can tell."""
-    if isinstance(classifier, RejectingClassifier):
-        found = judge(classifier.estimator_, X)
-        scores, p_values = found.scores, classifier._p_values(found.evidence).tolist()
+def judged(parts: Parts, X: Array) -> Iterator[Prediction]:
+    """Labels and scores of features, and how usual they are where that can be told."""
+    classifier, p_values = parts.classifier, [None] * len(X)
+    for step in parts.transformers[1:]:
+        X = step.transform(X)
+    if isinstance(classifier, DictionaryClassifier):
+        _, scores, evidence = judge(classifier, X)
+        p_values = p_values if parts.rejecter is None else parts.rejecter._p_values(evidence).tolist()
     else:
-        scores, p_values = all_scores(classifier, X), [None] * len(X)
+        scores = all_scores(classifier, X)
     classes = [str(label) for label in classifier.classes_]
     for row, p_value in zip(scores, p_values, strict=True):
         order = np.argsort(-row, kind="stable")
@@ -118,22 +124,19 @@ def explain_image(
     reject: float | None = None,
 ) -> Explanation:
     """Why an image is taken for a class, and a page that shows it."""
-    model, record = found
-    classifier = model[-1].estimator_ if found.can_reject else model[-1]
-    if not isinstance(classifier, DictionaryClassifier):
+    if not isinstance(found.parts.classifier, DictionaryClassifier):
         raise ValueError(
             f"The method of this model, {facts(found)['method']}, has no atoms to explain by. Train with "
             "--method ledl, src, crc, csdl, dksvd or lcksvd."
         )
     if reject is not None:
-        check_can_reject(found)
-        model[-1].set_params(reject=reject)
-    explanation = explain(model, os.fspath(image))
-    pictures = record.thumbnails
+        rejecter_for(found, reject).set_params(reject=reject)
+    explanation = explain(found.model, os.fspath(image))
+    record, pictures = found.record, found.record.thumbnails
     explanation.to_html(
         out,
         sample=image,
-        shape=picture_shape(model),
+        shape=picture_shape(found),
         training=None if pictures is None else [picture.tobytes() for picture in pictures],
         names=record.files or None,
         model_note=list(facts(found).items()),
@@ -143,13 +146,12 @@ def explain_image(
 
 def facts(found: ImageModel) -> dict[str, str]:
     """A model in words."""
-    model, record = found
-    classifier = model[-1].estimator_ if found.can_reject else model[-1]
+    record, classifier = found.record, found.parts.classifier
     told = {
         "method": METHODS[record.method].title if record.method in METHODS else type(classifier).__name__,
         "settings": record.settings_text,
-        "features": describe(model[0]),
-        "classes": ", ".join(map(str, model.classes_)),
+        "features": describe(found.extractor),
+        "classes": ", ".join(map(str, classifier.classes_)),
     }
     if record.labels:
         counts = sorted(set(record.counts.values()))
@@ -168,38 +170,40 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
         "written by": ", ".join(f"{name} {version}" for name, version in stored.versions.items()),
         "size": f"{Path(path).stat().st_size / 1e6:.2f} MB",
     }
-    if not takes_images(stored.model):
+    found = image_model(stored.model, Record.from_info(stored.info))
+    if found is None:
         return told
-    found = ImageModel(stored.model, Record.from_info(stored.info))
-    record = found.record
-    extractor = found.model[0]
+    record, extractor = found.record, found.extractor
     told |= facts(found)
-    if isinstance(extractor, ResNetFeatures):
+    if isinstance(extractor, ResNetFeatures) and hasattr(extractor, "identity_"):
         told |= {"network": extractor.identity_, "preprocessing": extractor.preprocessing_.to_json()}
     n_pictures = len(record.thumbnails or ())
     told["thumbnails"] = f"{n_pictures}" if n_pictures else "none"
-    told["rejects"] = "what is unlike every class, with --reject" if found.can_reject else "nothing"
+    told["rejects"] = "nothing" if found.parts.rejecter is None else "what is unlike every class, with --reject"
     return {**told, "labels": record.counts, "files": record.files, "sha256": record.sha256}
 
 
-def takes_images(model: Any) -> bool:
-    """Whether a model begins with features of images."""
-    return isinstance(model, Pipeline) and isinstance(model[0], PixelFeatures | ResNetFeatures)
-
-
-def check_can_reject(found: ImageModel) -> None:
-    """Refuse to say "none of these" without knowing what is usual."""
-    if not found.can_reject:
+def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
+    """What rejects that share; refuses where nothing can be told, or too few samples tell."""
+    rejecter = found.parts.rejecter
+    if rejecter is None:
         raise ValueError(
             "The model cannot tell what is unlike every class: that takes a method with atoms (ledl, src, crc, "
             "csdl, dksvd or lcksvd) and two images of each class. Train again, or leave --reject out."
         )
+    least = 1 / (len(rejecter.evidence_) + 1)
+    if 0 < reject < least:
+        raise ValueError(
+            f"--reject {reject} would reject nothing: {len(rejecter.evidence_)} training images tell no share "
+            f"below {least:.3g}. Ask for --reject {least:.2g} or more, or train with more images."
+        )
+    return rejecter
 
 
-def picture_shape(model: Pipeline) -> tuple[int, ...] | None:
+def picture_shape(found: ImageModel) -> tuple[int, ...] | None:
     """The shape of the picture that a row of features is, if it is one."""
-    extractor = model[0]
-    if not isinstance(extractor, PixelFeatures) or len(model) > 2:
+    extractor = found.extractor
+    if not isinstance(extractor, PixelFeatures) or len(found.parts.transformers) > 1:
         return None
     size = extractor.size if isinstance(extractor.size, tuple) else (extractor.size, extractor.size)
     return size if extractor.color == "gray" else (*size, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_pre
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
+from ledl._images._files import extract, relative_name, thumbnail
+from ledl._images._record import Record
 from ledl.arrays import Array
 from ledl.datasets import few_shot_splits, load_image_folder
 from ledl.datasets._load import MODEL, data_folder
@@ -22,12 +24,11 @@ from ledl.estimators._base import DictionaryClassifier
 from ledl.experiments import METHODS
 from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.features._cache import content_key
-from ledl.images._files import extract, relative_name, thumbnail
-from ledl.images._record import Record
 from ledl.rejection import RejectingClassifier
 from ledl.selection import BATCHED, BatchedSearchCV
 
 N_FOLDS = 5
+PIXELS = 32  # height and width
 
 Watch: TypeAlias = Callable[[int, int], None]  # done, of how many
 Tell: TypeAlias = Callable[[str], None]
@@ -46,7 +47,7 @@ def fit_folder(
     labels: str | os.PathLike[str] | None = None,
     features: str = "auto",
     preprocessing: str | None = None,
-    size: int = 32,
+    size: int | None = None,
     method: str = "ledl",
     select: str = "defaults",
     per_class: int | None = None,
@@ -68,7 +69,8 @@ def fit_folder(
     tell("Making features, training, cross-validating. Once on each machine some 20 s are for compiling.")
     candidates = [make_candidate(e, files, names[target], method, select, seed, watch) for e in extractors]
     best = max(candidates, key=lambda candidate: candidate.accuracy or 0)
-    if len(candidates) > 1:
+    is_chosen = len(candidates) > 1 and best.accuracy is not None
+    if is_chosen:
         told = ", ".join(f"{describe(c.extractor)} {100 * (c.accuracy or 0):.1f} %" for c in candidates)
         tell(f"Features by cross-validation: {told}.")
     kept = best.kept
@@ -77,6 +79,7 @@ def fit_folder(
         method=method,
         settings=best.settings,
         select=select,
+        chosen_features=is_chosen,
         per_class=per_class,
         seed=seed,
         cv_accuracy=best.accuracy,
@@ -165,8 +168,8 @@ def check_readable(y: Array, kept: Array, skipped: Sequence[tuple[str, str]]) ->
     """Refuse what no model can be learnt from."""
     lost = set(y.tolist()) - set(y[kept].tolist())
     if lost:
-        name, reason = skipped[0]
-        raise ImageError(f"Of the class {min(lost)} no image can be read; {name}, for one: {reason}")
+        reason = skipped[0][1] if skipped else "The network gives no numbers."
+        raise ImageError(f"Of the class {min(lost)} no image can be used. {reason}")
     if len(set(y.tolist())) < 2:
         raise ImageError(
             f"There is one class only, {y[0]}. Give a folder with a folder of images for each class."
@@ -174,18 +177,28 @@ def check_readable(y: Array, kept: Array, skipped: Sequence[tuple[str, str]]) ->
 
 
 def find_extractors(
-    features: str, preprocessing: str | None, size: int, cache: str | os.PathLike[str] | None
+    features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
 ) -> list[Any]:
     """The extractors to choose from: one, unless the choice is left to us."""
-    pixels = PixelFeatures(size=size)
+    pixels = PixelFeatures(size=size or PIXELS)
     if features == "pixels":
+        check_unused({"--preprocessing": preprocessing, "--cache": cache}, "features of a network")
         return [pixels]
+    if features != "auto":
+        check_unused({"--size": size}, "--features pixels")
     if features == "auto":
         known = data_folder() / MODEL
         if find_spec("onnxruntime") is None or not known.is_file():
             return [pixels]
         return [network(str(known), preprocessing, cache), pixels]
     return [network(features, preprocessing, cache)]
+
+
+def check_unused(options: Mapping[str, Any], what: str) -> None:
+    """Refuse options that would do nothing."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name} {value} is for {what}, which is not asked for. Leave it out.")
 
 
 def network(model: str, preprocessing: str | None, cache: str | os.PathLike[str] | None) -> ResNetFeatures:
@@ -200,6 +213,10 @@ def network(model: str, preprocessing: str | None, cache: str | os.PathLike[str]
         return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
     try:
         value = Preprocessing.from_json(Path(preprocessing or "").read_text("utf-8"))
+    except OSError as error:
+        raise FileNotFoundError(
+            f"--preprocessing {preprocessing} is no file that can be read, nor caffe or imagenet."
+        ) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{preprocessing} does not describe a preprocessing: {error}. Write one with "

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from ledl.arrays import Array
 from ledl.datasets import load
@@ -20,6 +22,7 @@ from ledl.features._images import SUFFIXES, pillow, read_image, shown
 
 # Images whose features are made, and labels told, at a time.
 CHUNK = 64
+MAX_NUMBERS = 2**25  # of features at a time
 THUMBNAIL = 96  # pixels, the longer side
 
 
@@ -28,8 +31,8 @@ def extract(
 ) -> Iterator[tuple[slice, Array, list[tuple[str, str]]]]:
     """Features of images, a few at a time; rows of NaN, and names and reasons, for those that are bad."""
     extractor = copy(extractor).set_params(on_error="skip")  # not for good
-    for first in range(0, len(paths), CHUNK):
-        chunk = slice(first, min(first + CHUNK, len(paths)))
+    size = max(1, min(CHUNK, MAX_NUMBERS // max(getattr(extractor, "_n_features_out", 1), 1)))
+    for chunk in gen_batches(len(paths), size):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # who is skipped is told by name
             rows = extractor.transform(paths[chunk])
@@ -48,10 +51,8 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     others: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(Path(root, name) for root, _, names in os.walk(path) for name in names)
-            shown_ones = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
-            found += [file for file in shown_ones if file.suffix.lower() in SUFFIXES]
-            others += [file for file in shown_ones if file.suffix.lower() not in SUFFIXES]
+            for file in sorted(files_below(path)):
+                (found if file.suffix.lower() in SUFFIXES else others).append(file)
         elif path.exists():
             found.append(path)
         else:
@@ -59,9 +60,27 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return found, others
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder and the folders in it, through links but not in circles; nothing hidden."""
+    seen = set()
+    for root, folders, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(root))
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and os.path.realpath(os.path.join(root, name)) not in seen
+        ]
+        yield from (Path(root, name) for name in names if not name.startswith("."))
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """From the root, without dots; links keep their names."""
+    return Path(os.path.abspath(path))
+
+
 def relative_name(path: str | os.PathLike[str]) -> str:
     """Class and file: what stays the same when a folder of classes moves."""
-    return shown("/".join(Path(path).absolute().parts[-2:]))
+    return shown("/".join(absolute(path).parts[-2:]))
 
 
 def digest(path: Path) -> str | None:
@@ -72,18 +91,25 @@ def digest(path: Path) -> str | None:
         return None
 
 
-def trained_on(known: Mapping[str, str], paths: Sequence[Path]) -> tuple[list[bool], int]:
-    """For each image whether it was trained on, by folder, name and content; and how many others are copies.
+def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
+    """For each image whether it was trained on; and how many others are copies of such.
 
-    `known`: for each training image its name and the sha256 of its content.
+    `known`: for each training image its name and the sha256 of its content. An image is one of them if it has
+    the content: as many of each content as there were, those with the name first.
     """
-    contents = set(known.values())
     digests = [digest(path) for path in paths]
-    same = [
-        key is not None and known.get(relative_name(p)) == key for p, key in zip(paths, digests, strict=True)
-    ]
-    n_copies = sum(key in contents and not is_same for key, is_same in zip(digests, same, strict=True))
-    return same, n_copies
+    left = Counter(content for _, content in known)
+    names = set(known)
+    order = sorted(range(len(paths)), key=lambda i: (relative_name(paths[i]), digests[i]) not in names)
+    seen = [False] * len(paths)
+    n_copies = 0
+    for i in order:
+        content = digests[i]
+        if content is not None and content in left:
+            seen[i] = left[content] > 0
+            left[content] -= 1
+            n_copies += not seen[i]
+    return seen, n_copies
 
 
 def write_dataset(name: str, folder: str | os.PathLike[str]) -> int:
