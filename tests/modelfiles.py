@@ -58,10 +58,12 @@ MODELS = {
     "standard": StandardScaler(),
     "standard-none": StandardScaler(with_mean=False, with_std=False),
     "svc": LinearSVC(random_state=0),
-    "rejecting": RejectingClassifier(SRCClassifier(), cv=3),
+    "rejecting": RejectingClassifier(SRCClassifier(), reject=0.3, cv=3),
     "rejecting-pipeline": make_pipeline(
         Normalizer(),
-        RejectingClassifier(make_pipeline(StandardScaler(), LEDLClassifier(n_components=6, **QUICK)), cv=2),
+        RejectingClassifier(
+            make_pipeline(StandardScaler(), LEDLClassifier(n_components=6, **QUICK)), reject=0.3, cv=2
+        ),
     ),
     "pipeline": make_pipeline(StandardScaler(), PCA(4), "passthrough", Normalizer(), CRCClassifier()),
     "pipeline-nested": make_pipeline(make_pipeline(Normalizer(), MinMaxScaler()), SRCClassifier()),

@@ -457,9 +457,15 @@ def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
     assert run("predict", out, folder / "known" / "null" / "00.png").returncode == 0
 
 
-def test_completion_is_there():
-    done = run_apart("--show-completion", "bash", SHELL="/bin/bash")
-    assert "completion" in (done.stdout + done.stderr).lower()
+def test_the_shell_completes_commands_methods_and_datasets():
+    for words, expected in (
+        ("ledl pr", "predict"),
+        ("ledl fit photos --method lck", "lcksvd"),
+        ("ledl reproduce ya", "yaleb"),
+        ("ledl datasets us", "usps"),
+    ):
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_LEDL_COMPLETE": "complete_bash"}
+        assert expected in run_apart(**asked).stdout.split()
 
 
 def test_datasets_are_listed(tmp_path):
