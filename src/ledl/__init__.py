@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledl import datasets, experiments, features, plots
+    from ledl import datasets, experiments, explanations, features, persistence, plots
     from ledl.coding import CodingInfo, sparse_encode
     from ledl.estimators import (
         KSVD,
@@ -44,8 +44,10 @@ __all__ = [
     "datasets",
     "experiments",
     "explain",
+    "explanations",
     "features",
     "load",
+    "persistence",
     "plots",
     "save",
     "sparse_encode",
@@ -63,10 +65,13 @@ _HOME = {
 }
 
 
+_MODULES = ("datasets", "experiments", "explanations", "features", "persistence", "plots")
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in ("datasets", "experiments", "features", "plots"):
+    if name in _MODULES:
         return import_module(f"ledl.{name}")
     raise AttributeError(f"module 'ledl' has no attribute {name!r}")
 
