@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures, page
-from ledl.explanations._pictures import reconstruction_drawings, signed_picture
+from ledl.explanations._pictures import opened, reconstruction_drawings, signed_picture
 from ledl.features._images import ImageError
 
 MODELS = {
@@ -411,3 +411,11 @@ def test_a_tiny_lead_does_not_look_like_none(by_samples):
     found = replace(by_samples, contributions=contributions, scores=scores)
     (lead,) = Reader(page(found)).all("p", **{"class": "lead"})
     assert "by 0.0000020" in lead["text"]
+
+
+def test_bytes_that_claim_many_pixels_are_refused():
+    content = io.BytesIO()
+    PIL.Image.new("L", (40, 30)).save(content, "PNG")
+    assert opened(content.getvalue(), "small", max_pixels=1200).size == (40, 30)
+    with pytest.raises(ImageError, match="claims 40 x 30 pixels"):
+        opened(content.getvalue(), "large", max_pixels=1199)

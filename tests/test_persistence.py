@@ -607,3 +607,17 @@ def test_files_of_earlier_versions_give_the_scores_that_they_gave(file):
 
 def test_there_are_files_of_every_kind():
     assert {file.stem.split(".", 1)[0] for file in FIXTURES.glob("*.ledl")} >= set(MODELS)
+
+
+def test_images_of_any_size_are_not_asked_for(tmp_path):
+    for extractor in (
+        PixelFeatures(size=5000),
+        PixelFeatures(size=(5000, 2)),
+        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=5000)),
+        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=224, resize=5000)),
+    ):
+        with pytest.raises(ModelFileError, match="4096"):
+            save(extractor, tmp_path / "large.ledl")
+    wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
+    with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
+        save(wide, tmp_path / "wide.ledl")
