@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from ledl import ModelFileError, load
 from ledl.persistence import read
+from ledl.rejection import rejecter_of
 from modelfiles import header_of, outcomes, resealed, sealed
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -222,7 +223,9 @@ def predicts(model, new):
         return
     assert all(len(values) == len(new) for values in found.values())
     if "predict" in found:
-        assert set(found["predict"]) <= set(model.classes_)
+        rejecter = rejecter_of(model)
+        labels = [*model.classes_, *([rejecter.reject_label_] if rejecter else [])]
+        assert set(found["predict"]) <= set(labels)
         assert found["decision_function"].shape in {(len(new),), (len(new), len(model.classes_))}
 
 
