@@ -188,7 +188,7 @@ def change_length(rng, content, other):
 
 def damage(rng, content, other):
     """What happens to files on their way; the checksum is what it was."""
-    first = rng.randrange(len(content))
+    first = rng.randrange(1, len(content))
     flipped = bytearray(content)
     flipped[first] ^= 1 << rng.randrange(8)
     return rng.choice(
