@@ -318,6 +318,14 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
 
         The samples are where they are to be worked on, the others on the host.
         """
+        X, labels, classes = self._checked_training(X, y)
+        if not self.normalize:
+            squared_norms(X, "X")  # refuses numbers whose squares are of no use
+        X = to_host(X) if on_host or not self._has_room(X) else place(X, self._device_of(X))
+        return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
+
+    def _checked_training(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Samples as they came, which may be a file's; labels 0, ..., c - 1; and the classes."""
         check_flat(X)
         y = to_host(y) if is_torch(y) else y
         if is_torch(X) and y is None:
@@ -335,10 +343,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
                 f"{classes[0]}. Add samples of another class."
             )
         check_not_zero(X)
-        if not self.normalize:
-            squared_norms(X, "X")  # refuses numbers whose squares are of no use
-        X = to_host(X) if on_host or not self._has_room(X) else place(X, self._device_of(X))
-        return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
+        return X, labels, classes
 
 
 class IterationOutcome:

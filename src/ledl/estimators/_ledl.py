@@ -9,7 +9,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state
+from joblib import effective_n_jobs
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +25,8 @@ from ledl.arrays import (
     place,
     to_host,
 )
-from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
+from ledl.blocks import Blocks, InMemoryBlocks, MappedBlocks, StreamedBlocks
+from ledl.coding import Samples
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -42,7 +44,7 @@ from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifie
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
-from ledl.subspace import KernelSpace, Subspace
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, squared_norms
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
 
@@ -53,12 +55,15 @@ SINGLE_THREAD_ATOMS = 4096
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
 
+# Bytes of a block of a file's samples with all that a step makes of it; and samples that are scanned at a time.
+MAPPED_BYTES, SCAN = 2**27, 2**13
+
 
 class Training(NamedTuple):
     """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
 
     space: Subspace
-    coordinates: Array  # (n, r)
+    coordinates: Array | Samples  # (n, r); the latter are read from a file block by block
     labels: Array  # (n,)
     classes: Array
     atom_labels: Array  # (K,)
@@ -73,18 +78,21 @@ class Training(NamedTuple):
     def code_scale(self) -> Array:
         return code_scale(np.bincount(self.atom_labels))
 
-    def blocks(self, device: str | None) -> tuple[Blocks, Atoms]:
+    def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """The samples in blocks, and the start beside them; what a device cannot hold stays on the host."""
         X, labels = self.coordinates, self.labels
+        if isinstance(X, Samples):
+            return mapped_blocks(X, labels, len(self.atom_labels), batch_size, threads), self.start
         if device is None:
-            return InMemoryBlocks(X, labels), self.start
+            return InMemoryBlocks(X, labels, batch_size), self.start
         start = self.start._replace(M=place(self.start.M, device))
         (n, r), (K, q) = X.shape, start.M.shape
         free = free_memory(start.M) // start.M.itemsize
         at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
-        if is_torch(X) and n * 2 * K + min(n, DEVICE_BLOCK) * at_work + 4 * K * (K + q) < free:
-            return InMemoryBlocks(X, place(labels, device), min(n, DEVICE_BLOCK)), start
-        size = min(n, DEVICE_BLOCK, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
+        block = min(n, batch_size or DEVICE_BLOCK)
+        if is_torch(X) and n * 2 * K + block * at_work + 4 * K * (K + q) < free:
+            return InMemoryBlocks(X, place(labels, device), block), start
+        size = min(block, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
         return StreamedBlocks(to_host(X), labels, size, device), start
 
 
@@ -168,6 +176,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     keep_codes : bool, default=False
         Keep the codes of the training samples as `training_codes_`.
 
+    batch_size : int, default=None
+        Samples that training works on at a time: it bounds memory and changes nothing else. None: all that are
+        in memory; of a memory-map a block of 128 MiB with what is made of it.
+
     device : str, default=None
         Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
         on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie,
@@ -180,8 +192,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         figures). Codes of new samples are computed in full. Without a GPU ``"tf32"`` is refused.
 
     n_jobs : int, default=None
-        Threads that code new samples, in `predict`, `decision_function` and `transform`. None means 1 unless in
-        a `joblib.parallel_config` context, -1 as many as there are processors.
+        Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train on
+        blocks of a memory-map. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there
+        are processors.
 
     random_state : int, RandomState instance or None, default=None
         Draws the atoms to start from. An int gives the same model every time.
@@ -268,6 +281,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "device": DEVICE,
         "precision": [StrOptions({"full", "tf32"})],
         "n_jobs": N_JOBS,
@@ -297,6 +311,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         transform_alpha: float | None = None,
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
+        batch_size: int | None = None,
         device: str | None = None,
         precision: str = "full",
         n_jobs: int | None = None,
@@ -322,6 +337,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self.transform_alpha = transform_alpha
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
+        self.batch_size = batch_size
         self.device = device
         self.precision = precision
         self.n_jobs = n_jobs
@@ -345,7 +361,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self : LEDLClassifier
         """
         training = self._prepare(X, y)
-        blocks, start = training.blocks(self._device_of(X))
+        blocks, start = training.blocks(self._device_of(X), self.batch_size, effective_n_jobs(self.n_jobs))
         keep = partial(self._attributes, training)
         threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
         products = float32_products(self.precision, self._device_of(X))
@@ -361,8 +377,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
                 **self._schedule,
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
             )
-            codes = {"training_codes_": to_host(blocks.codes())} if self.keep_codes else {}
-            samples = kept_samples(training.coordinates, training.labels)
+            codes = {"training_codes_": np.array(to_host(blocks.codes()))} if self.keep_codes else {}
+            X_kept = training.coordinates
+            samples = {} if isinstance(X_kept, Samples) else kept_samples(X_kept, training.labels)
             self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
         return self
 
@@ -380,16 +397,32 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
                 f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
                 "device='cuda', or precision='full'."
             )
-        samples, labels, classes = self._training_data(X, y)
+        is_mapped = device is None and self._trains_from_file(X)
+        find = self._mapped_samples if is_mapped else self._training_data
+        samples, labels, classes = find(X, y)
         n, c = len(labels), len(classes)
         default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
         atom_labels = self._share_out_atoms(labels, default)
         K = len(atom_labels)
-        n_bytes = samples.itemsize * K * (3 * K + 6 * n)
+        n_bytes = 8 * K * (3 * K + (0 if is_mapped else 6 * n))
         check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
-        space, coordinates = self._find_space(samples)
+        space, coordinates = (IdentitySubspace(), samples) if is_mapped else self._find_space(samples)
         start = self._start(coordinates, labels, space, atom_labels)
         return Training(space, coordinates, labels, classes, atom_labels, start)
+
+    def _trains_from_file(self, X: Array) -> bool:
+        """Whether training reads samples from a file in every pass, and never holds all of them."""
+        if not isinstance(X, np.memmap) or X.ndim != 2 or self.kernel != "linear":
+            return False
+        return bool(len(X) >= X.shape[1] and X.dtype in (np.float32, np.float64) and X.flags.c_contiguous)
+
+    def _mapped_samples(self, X: Array, y: Array) -> tuple[Samples, Array, Array]:
+        """What `_training_data` gives, but for samples that stay in their file."""
+        X, labels, classes = self._checked_training(X, y)
+        if not self.normalize:
+            for chunk in gen_batches(len(X), SCAN):
+                squared_norms(X[chunk], "X", chunk.start)  # refuses numbers whose squares are of no use
+        return Samples(X, None, self._unit_norm), labels, classes
 
     @property
     def code_components_(self) -> Array:
@@ -423,8 +456,14 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
             start = random_start(space, self.n_features_in_, atom_labels, rng)
         else:
             candidates = samples_to_start_at(coordinates, labels)
-            start = class_start(InMemoryBlocks(coordinates, labels), candidates, atom_labels, rng)
-        return start._replace(M=as_array(start.M, coordinates, coordinates.dtype))
+            blocks = (
+                mapped_blocks(coordinates, labels, len(atom_labels), self.batch_size)
+                if isinstance(coordinates, Samples)
+                else InMemoryBlocks(coordinates, labels)
+            )
+            start = class_start(blocks, candidates, atom_labels, rng)
+        like = coordinates[:1] if isinstance(coordinates, Samples) else coordinates
+        return start._replace(M=as_array(start.M, like, like.dtype))
 
     def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
         """What a fitted model keeps of atoms."""
@@ -448,11 +487,21 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         return outcome
 
 
+def mapped_blocks(
+    samples: Samples, labels: Array, n_atoms: int, batch_size: int | None, threads: int = 1
+) -> MappedBlocks:
+    """Blocks of a file's samples: of that size, or as many samples as keep a block small."""
+    width = samples.data.shape[1] + WORK_ARRAYS * n_atoms
+    size = batch_size or max(MAPPED_BYTES // (samples.data.itemsize * width), 1)
+    return MappedBlocks(samples, labels, min(size, len(labels)), threads)
+
+
 def samples_to_start_at(X: Array, labels: Array) -> list[Array]:
     """For each class the samples that its atoms may start at: those that are not zero.
 
     A class of zero samples alone borrows those of all classes.
     """
-    usable = to_host(namespace(X).any(X != 0, axis=1))
+    parts = (X[chunk] for chunk in gen_batches(len(labels), SCAN))
+    usable = np.concatenate([to_host(namespace(part).any(part != 0, axis=1)) for part in parts])
     by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
     return [samples if samples.size else np.flatnonzero(usable) for samples in by_class]

@@ -1,0 +1,122 @@
+"""Samples in files: the same model as in memory, for any division into blocks, in bounded memory."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+
+from ledl import LEDLClassifier
+
+OPTIONS = {"n_components": 30, "max_iter": 12, "tol": 0, "random_state": 0}
+LEARNT = ("components_", "label_components_", "code_components_")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:200], y[:200]
+
+
+def in_file(X, path):
+    np.save(path, X)
+    return np.load(path, mmap_mode="r")
+
+
+def assert_same(model, expected, tol):
+    for name in LEARNT:
+        assert_allclose(getattr(model, name), getattr(expected, name), atol=tol)
+    for name, values in expected.history_.items():
+        assert_allclose(model.history_[name], values, rtol=100 * tol)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [None, 1, 7, 64, 199, 500])
+def test_a_memory_map_gives_the_model_of_the_array(digits, tmp_path, batch_size, threads):
+    X, y = digits
+    expected = LEDLClassifier(**OPTIONS).fit(X, y)
+    model = LEDLClassifier(**OPTIONS, batch_size=batch_size, n_jobs=threads).fit(
+        in_file(X, tmp_path / "X.npy"), y
+    )
+    assert_same(model, expected, 1e-8)
+    assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_blocks_without_some_classes(digits, tmp_path):
+    X, y = digits
+    order = np.argsort(y, kind="stable")
+    expected = LEDLClassifier(**OPTIONS).fit(X[order], y[order])
+    for source in (X[order], in_file(X[order], tmp_path / "X.npy")):
+        assert_same(LEDLClassifier(**OPTIONS, batch_size=11).fit(source, y[order]), expected, 1e-8)
+
+
+def test_float32_random_start_codes_and_no_scaling(digits, tmp_path):
+    X, y = digits
+    for i, options in enumerate(({"init": "random"}, {"keep_codes": True}, {"normalize": False, "alpha": 1.0})):
+        for dtype, tol in ((np.float64, 1e-8), (np.float32, 1e-3)):
+            source = in_file((X / 16).astype(dtype), tmp_path / f"{i}{np.dtype(dtype)}.npy")
+            expected = LEDLClassifier(**OPTIONS, **options).fit((X / 16).astype(dtype), y)
+            model = LEDLClassifier(**OPTIONS, **options, batch_size=50).fit(source, y)
+            assert model.components_.dtype == dtype
+            assert_allclose(model.components_, expected.components_, atol=tol)
+            if options.get("keep_codes"):
+                assert_allclose(model.training_codes_, expected.training_codes_, atol=tol)
+                assert type(model.training_codes_) is np.ndarray
+
+
+def test_maps_that_are_no_plain_rows_are_taken_as_arrays(digits, tmp_path):
+    X, y = digits
+    expected = LEDLClassifier(**OPTIONS).fit(X, y)
+    for i, source in enumerate((X.astype(np.uint8), np.asfortranarray(X))):
+        mapped = in_file(source, tmp_path / f"{i}.npy")
+        assert_same(LEDLClassifier(**OPTIONS).fit(mapped, y), expected, 1e-8)
+    few = in_file(X[:40], tmp_path / "few.npy")  # fewer samples than features
+    assert_same(LEDLClassifier(**OPTIONS).fit(few, y[:40]), LEDLClassifier(**OPTIONS).fit(X[:40], y[:40]), 1e-8)
+
+
+def test_bad_samples_in_a_file_are_told(digits, tmp_path):
+    X, y = digits
+    bad = X.copy()
+    bad[150, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        LEDLClassifier().fit(in_file(bad, tmp_path / "nan.npy"), y)
+    bad[150, 3] = 1e200
+    with pytest.raises(ValueError, match="row 150"):
+        LEDLClassifier(normalize=False).fit(in_file(bad, tmp_path / "large.npy"), y)
+    with pytest.raises(ValueError, match="batch_size"):
+        LEDLClassifier(batch_size=0).fit(X, y)
+
+
+BOUNDED = """
+import sys, numpy as np
+from ledl import LEDLClassifier
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) / 1024
+small = np.load(sys.argv[1], mmap_mode="r")
+X = np.load(sys.argv[2], mmap_mode="r")
+y = np.arange(len(X)) % 5
+options = dict(n_components=20, max_iter=3, tol=0, batch_size=2000, random_state=0)
+LEDLClassifier(**options).fit(small, y[:len(small)])  # compiles
+import threading, time
+before, peak, done = anonymous(), [0.0], [False]
+def watch():
+    while not done[0]:
+        peak[0] = max(peak[0], anonymous()); time.sleep(0.002)
+watcher = threading.Thread(target=watch); watcher.start()
+LEDLClassifier(**options).fit(X, y)
+done[0] = True; watcher.join()
+print(peak[0] - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for its memory")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "small.npy", rng.standard_normal((3000, 100)))
+    np.save(tmp_path / "X.npy", rng.standard_normal((200_000, 100)))  # 160 MB, and codes of 64 MB
+    words = [sys.executable, "-c", BOUNDED, str(tmp_path / "small.npy"), str(tmp_path / "X.npy")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+    assert float(done.stdout) < 30  # MiB
