@@ -51,10 +51,11 @@ def check_map_sum(blocks, X, labels, to_numpy=np.asarray):
         assert_array_equal(blocks.codes(), X + i)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("block_size", [None, 1, 3, 7, 100])
-def test_map_sum_sums_and_keeps_what_a_step_returns(block_size):
+def test_map_sum_sums_and_keeps_what_a_step_returns(block_size, threads):
     X, labels = np.arange(14.0).reshape(7, 2), np.arange(7)
-    check_map_sum(InMemoryBlocks(X, labels, block_size), X, labels)
+    check_map_sum(InMemoryBlocks(X, labels, block_size, threads), X, labels)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -14,7 +14,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
@@ -40,6 +40,8 @@ class Block(NamedTuple):
     L: Array = None
 
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
 Step = Callable[[Block], tuple[Block, Sums]]
 
@@ -73,19 +75,37 @@ class Blocks(ABC):
         """Z of all samples, in their order."""
 
 
-class InMemoryBlocks(Blocks):
-    """Blocks of an array in memory; one block unless `block_size` says otherwise."""
+def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], threads: int) -> Iterator[Result]:
+    """Results in the order of the tasks, no more than a few of which wait to be taken."""
+    if threads == 1:
+        yield from map(work, tasks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for task in tasks:
+            waiting.append(pool.submit(work, task))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
-    def __init__(self, X: Array, labels: Array, block_size: int | None = None) -> None:
+
+class InMemoryBlocks(Blocks):
+    """Blocks of an array in memory; one block unless `block_size` says otherwise. Threads take a block each."""
+
+    def __init__(self, X: Array, labels: Array, block_size: int | None = None, threads: int = 1) -> None:
         n = X.shape[-2]
+        self._threads = threads
         spans = spans_of(n, block_size or n)
         self._blocks = [Block(X[..., i:j, :], labels[..., i:j], i) for i, j in spans]
         self.problems = np.broadcast_shapes(tuple(X.shape[:-2]), tuple(labels.shape[:-1]))
 
     def _steps(self, step: Step[Sums]) -> Iterable[Sums]:
-        for i, block in enumerate(self._blocks):
-            self._blocks[i], sums = step(block)
-            yield sums
+        def work(i: int) -> Sums:
+            self._blocks[i], sums = step(self._blocks[i])
+            return sums
+
+        return in_threads(work, range(len(self._blocks)), self._threads)
 
     def codes(self) -> Array:
         codes = [block.Z for block in self._blocks]
@@ -126,17 +146,7 @@ class MappedBlocks(Blocks):
         self._written: dict[int, set[str]] = {}  # what there is of the codes of each block, by its first sample
 
     def _steps(self, step: Step[Sums]) -> Iterable[Sums]:
-        if self._threads == 1:
-            yield from (self._step(step, first, stop) for first, stop in self._spans)
-            return
-        with ThreadPoolExecutor(self._threads) as pool:
-            waiting: deque[Future[Sums]] = deque()
-            for first, stop in self._spans:
-                waiting.append(pool.submit(self._step, step, first, stop))
-                if len(waiting) > self._threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        return in_threads(lambda span: self._step(step, *span), self._spans, self._threads)
 
     def _step(self, step: Step[Sums], first: int, stop: int) -> Sums:
         rows, written = slice(first, stop), self._written.setdefault(first, set())

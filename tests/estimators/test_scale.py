@@ -42,6 +42,8 @@ def test_a_memory_map_gives_the_model_of_the_array(digits, tmp_path, batch_size,
     )
     assert_same(model, expected, 1e-8)
     assert_array_equal(model.predict(X), expected.predict(X))
+    in_blocks = LEDLClassifier(**OPTIONS, batch_size=batch_size, n_jobs=threads).fit(X, y)
+    assert_same(in_blocks, expected, 1e-8)
 
 
 def test_blocks_without_some_classes(digits, tmp_path):

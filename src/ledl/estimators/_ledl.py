@@ -84,7 +84,7 @@ class Training(NamedTuple):
         if isinstance(X, Samples):
             return mapped_blocks(X, labels, len(self.atom_labels), batch_size, threads), self.start
         if device is None:
-            return InMemoryBlocks(X, labels, batch_size), self.start
+            return InMemoryBlocks(X, labels, batch_size, threads), self.start
         start = self.start._replace(M=place(self.start.M, device))
         (n, r), (K, q) = X.shape, start.M.shape
         free = free_memory(start.M) // start.M.itemsize
@@ -192,8 +192,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         figures). Codes of new samples are computed in full. Without a GPU ``"tf32"`` is refused.
 
     n_jobs : int, default=None
-        Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train on
-        blocks of a memory-map. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there
+        Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
+        there are blocks: with `batch_size`, or on a memory-map. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there
         are processors.
 
     random_state : int, RandomState instance or None, default=None
