@@ -230,10 +230,6 @@ class Samples:
     def __len__(self) -> int:
         return len(self.data)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.data.shape)
-
     def __getitem__(self, rows: Any) -> Array:
         return self._scaled(place(self.data[rows], None if is_torch(self.data) else self.device))
 

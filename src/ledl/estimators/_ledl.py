@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -23,10 +24,10 @@ from ledl.arrays import (
     is_torch,
     namespace,
     place,
+    row_squares,
     to_host,
 )
 from ledl.blocks import Blocks, InMemoryBlocks, MappedBlocks, StreamedBlocks
-from ledl.coding import Samples
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -44,7 +45,7 @@ from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifie
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
-from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, squared_norms
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
 
@@ -59,11 +60,58 @@ DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
 MAPPED_BYTES, SCAN = 2**27, 2**13
 
 
+class MappedRows:
+    """Samples that stay in their file; parts that are asked for are scaled on the way.
+
+    A part lasts until the same thread asks for the next: its memory is used again, which the system would
+    otherwise clear anew for every block.
+    """
+
+    def __init__(self, data: Array, norms: Array, unit_norm: bool) -> None:
+        self.data, self.norms, self.unit_norm = data, norms, unit_norm
+        self._buffers = threading.local()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.data.shape)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: slice) -> Array:
+        part = np.asarray(self.data[rows])
+        if not self.unit_norm:
+            return part
+        norms = self.norms[rows]
+        if norms.min(initial=1) < np.finfo(part.dtype).tiny:  # zero, or not to be divided by
+            return scaled(part)
+        return np.multiply(part, (1 / norms).astype(part.dtype)[:, None], out=self._buffer(len(part)))
+
+    def _buffer(self, n: int) -> Array:
+        found = getattr(self._buffers, "array", None)
+        if found is None or len(found) < n:
+            found = self._buffers.array = np.empty((n, self.data.shape[1]), dtype=self.data.dtype)
+        return found[:n]
+
+
+def map_rows(X: Array, unit_norm: bool) -> MappedRows:
+    """Samples in a file, after one look at them; refuses numbers whose squares are of no use."""
+    norms = np.empty(len(X))
+    for chunk in gen_batches(len(X), SCAN):
+        part = np.asarray(X[chunk])
+        if not unit_norm:
+            squared_norms(part, "X", chunk.start)
+        largest = np.maximum(part.max(axis=1), -part.min(axis=1)).astype(np.float64)
+        safe = np.where(largest > 0, largest, 1.0)
+        norms[chunk] = largest * np.sqrt(row_squares(part / safe.astype(part.dtype)[:, None]))
+    return MappedRows(X, norms, unit_norm)
+
+
 class Training(NamedTuple):
     """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
 
     space: Subspace
-    coordinates: Array | Samples  # (n, r); the latter are read from a file block by block
+    coordinates: Array | MappedRows  # (n, r); the latter are read from a file block by block
     labels: Array  # (n,)
     classes: Array
     atom_labels: Array  # (K,)
@@ -81,7 +129,7 @@ class Training(NamedTuple):
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """The samples in blocks, and the start beside them; what a device cannot hold stays on the host."""
         X, labels = self.coordinates, self.labels
-        if isinstance(X, Samples):
+        if isinstance(X, MappedRows):
             return mapped_blocks(X, labels, len(self.atom_labels), batch_size, threads), self.start
         if device is None:
             return InMemoryBlocks(X, labels, batch_size, threads), self.start
@@ -193,8 +241,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
-        there are blocks: with `batch_size`, or on a memory-map. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there
-        are processors.
+        there are blocks: with `batch_size`, or on a memory-map. None means 1 unless in a
+        `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
         Draws the atoms to start from. An int gives the same model every time.
@@ -379,7 +427,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
             )
             codes = {"training_codes_": np.array(to_host(blocks.codes()))} if self.keep_codes else {}
             X_kept = training.coordinates
-            samples = {} if isinstance(X_kept, Samples) else kept_samples(X_kept, training.labels)
+            samples = {} if isinstance(X_kept, MappedRows) else kept_samples(X_kept, training.labels)
             self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
         return self
 
@@ -416,13 +464,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
             return False
         return bool(len(X) >= X.shape[1] and X.dtype in (np.float32, np.float64) and X.flags.c_contiguous)
 
-    def _mapped_samples(self, X: Array, y: Array) -> tuple[Samples, Array, Array]:
+    def _mapped_samples(self, X: Array, y: Array) -> tuple[MappedRows, Array, Array]:
         """What `_training_data` gives, but for samples that stay in their file."""
         X, labels, classes = self._checked_training(X, y)
-        if not self.normalize:
-            for chunk in gen_batches(len(X), SCAN):
-                squared_norms(X[chunk], "X", chunk.start)  # refuses numbers whose squares are of no use
-        return Samples(X, None, self._unit_norm), labels, classes
+        return map_rows(X, self._unit_norm), labels, classes
 
     @property
     def code_components_(self) -> Array:
@@ -458,11 +503,11 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
             candidates = samples_to_start_at(coordinates, labels)
             blocks = (
                 mapped_blocks(coordinates, labels, len(atom_labels), self.batch_size)
-                if isinstance(coordinates, Samples)
+                if isinstance(coordinates, MappedRows)
                 else InMemoryBlocks(coordinates, labels)
             )
             start = class_start(blocks, candidates, atom_labels, rng)
-        like = coordinates[:1] if isinstance(coordinates, Samples) else coordinates
+        like = coordinates[:1] if isinstance(coordinates, MappedRows) else coordinates
         return start._replace(M=as_array(start.M, like, like.dtype))
 
     def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
@@ -488,7 +533,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
 
 def mapped_blocks(
-    samples: Samples, labels: Array, n_atoms: int, batch_size: int | None, threads: int = 1
+    samples: MappedRows, labels: Array, n_atoms: int, batch_size: int | None, threads: int = 1
 ) -> MappedBlocks:
     """Blocks of a file's samples: of that size, or as many samples as keep a block small."""
     width = samples.data.shape[1] + WORK_ARRAYS * n_atoms
@@ -496,12 +541,11 @@ def mapped_blocks(
     return MappedBlocks(samples, labels, min(size, len(labels)), threads)
 
 
-def samples_to_start_at(X: Array, labels: Array) -> list[Array]:
+def samples_to_start_at(X: Array | MappedRows, labels: Array) -> list[Array]:
     """For each class the samples that its atoms may start at: those that are not zero.
 
     A class of zero samples alone borrows those of all classes.
     """
-    parts = (X[chunk] for chunk in gen_batches(len(labels), SCAN))
-    usable = np.concatenate([to_host(namespace(part).any(part != 0, axis=1)) for part in parts])
+    usable = X.norms > 0 if isinstance(X, MappedRows) else to_host(namespace(X).any(X != 0, axis=1))
     by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
     return [samples if samples.size else np.flatnonzero(usable) for samples in by_class]
