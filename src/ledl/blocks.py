@@ -77,7 +77,7 @@ class Blocks(ABC):
 
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], threads: int) -> Iterator[Result]:
     """Results in the order of the tasks, no more than a few of which wait to be taken."""
-    if threads == 1:
+    if threads == 1 or len(tasks) == 1:
         yield from map(work, tasks)
         return
     with ThreadPoolExecutor(threads) as pool:

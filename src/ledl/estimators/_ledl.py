@@ -75,6 +75,10 @@ class MappedRows:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.data.shape)
 
+    @property
+    def itemsize(self) -> int:
+        return int(self.data.itemsize)
+
     def __len__(self) -> int:
         return len(self.data)
 
@@ -452,7 +456,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
         atom_labels = self._share_out_atoms(labels, default)
         K = len(atom_labels)
-        n_bytes = 8 * K * (3 * K + (0 if is_mapped else 6 * n))
+        n_bytes = samples.itemsize * K * (3 * K + (0 if is_mapped else 6 * n))
         check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
         space, coordinates = (IdentitySubspace(), samples) if is_mapped else self._find_space(samples)
         start = self._start(coordinates, labels, space, atom_labels)
