@@ -1,4 +1,4 @@
-"""Import time of ledl, and of its classifier, against `import sklearn.linear_model`.
+"""Import time of ledl, of its classifier, and of `ledl --help`, against `import sklearn.linear_model`.
 
     python benchmarks/import_time.py
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 
-STATEMENTS = ["pass", "import sklearn.linear_model", "import ledl", "from ledl import LEDLClassifier"]
+HELP = "import sys; sys.argv = ['ledl', '--help']; from ledl.__main__ import main; main()"
+STATEMENTS = ["pass", "import sklearn.linear_model", "import ledl", "from ledl import LEDLClassifier", HELP]
 
 
 def seconds(statement):
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
+    subprocess.run([sys.executable, "-c", statement], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
@@ -27,7 +28,8 @@ def main():
     print(f"{STATEMENTS[1]}: {1e3 * (sklearn - bare):.0f} ms (and {1e3 * bare:.0f} ms for Python)")
     for statement, time_taken in zip(STATEMENTS[2:], ours, strict=True):
         ratio = (time_taken - bare) / (sklearn - bare)
-        print(f"{statement}: {1e3 * (time_taken - bare):.0f} ms, {ratio:.2f} times that")
+        name = "ledl --help" if statement == HELP else statement
+        print(f"{name}: {1e3 * (time_taken - bare):.0f} ms, {ratio:.2f} times that")
 
 
 if __name__ == "__main__":

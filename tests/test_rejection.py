@@ -178,9 +178,9 @@ def test_the_threshold_counts_ties_as_unlike(known):
     most = fitted._unlikeness(fitted.evidence_).argmax()
     p = fitted._p_values(fitted.evidence_[most : most + 1])[0]
     np.testing.assert_allclose(p, 2 / 101)
-    twice = RejectingClassifier(SRCClassifier(), reject=p).fit(X[:100], y[:100])
-    twice.evidence_ = fitted.evidence_
-    assert explain(twice, X[0]).rejected == (twice.p_values(X[:1])[0] <= p)
+    fitted.set_params(reject=float(fitted.p_values(X[100:101])[0]))  # just so many
+    assert explain(fitted, X[100]).rejected
+    assert fitted.predict(X[100:101])[0] == -1
 
 
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,10 +23,9 @@ from ledl.arrays import (
     is_torch,
     namespace,
     place,
-    row_squares,
     to_host,
 )
-from ledl.blocks import Blocks, InMemoryBlocks, MappedBlocks, StreamedBlocks
+from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -42,10 +40,11 @@ from ledl.estimators._base import (
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.estimators._mapped import MappedRows, map_rows, mapped_blocks
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
-from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
 
@@ -55,60 +54,6 @@ SINGLE_THREAD_ATOMS = 4096
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
-
-# Bytes of a block of a file's samples with all that a step makes of it; and samples that are scanned at a time.
-MAPPED_BYTES, SCAN = 2**27, 2**13
-
-
-class MappedRows:
-    """Samples that stay in their file; parts that are asked for are scaled on the way.
-
-    A part lasts until the same thread asks for the next: its memory is used again, which the system would
-    otherwise clear anew for every block.
-    """
-
-    def __init__(self, data: Array, norms: Array, unit_norm: bool) -> None:
-        self.data, self.norms, self.unit_norm = data, norms, unit_norm
-        self._buffers = threading.local()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.data.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return int(self.data.itemsize)
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, rows: slice) -> Array:
-        part = np.asarray(self.data[rows])
-        if not self.unit_norm:
-            return part
-        norms = self.norms[rows]
-        if norms.min(initial=1) < np.finfo(part.dtype).tiny:  # zero, or not to be divided by
-            return scaled(part)
-        return np.multiply(part, (1 / norms).astype(part.dtype)[:, None], out=self._buffer(len(part)))
-
-    def _buffer(self, n: int) -> Array:
-        found = getattr(self._buffers, "array", None)
-        if found is None or len(found) < n:
-            found = self._buffers.array = np.empty((n, self.data.shape[1]), dtype=self.data.dtype)
-        return found[:n]
-
-
-def map_rows(X: Array, unit_norm: bool) -> MappedRows:
-    """Samples in a file, after one look at them; refuses numbers whose squares are of no use."""
-    norms = np.empty(len(X))
-    for chunk in gen_batches(len(X), SCAN):
-        part = np.asarray(X[chunk])
-        if not unit_norm:
-            squared_norms(part, "X", chunk.start)
-        largest = np.maximum(part.max(axis=1), -part.min(axis=1)).astype(np.float64)
-        safe = np.where(largest > 0, largest, 1.0)
-        norms[chunk] = largest * np.sqrt(row_squares(part / safe.astype(part.dtype)[:, None]))
-    return MappedRows(X, norms, unit_norm)
 
 
 class Training(NamedTuple):
@@ -534,15 +479,6 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
                 stacklevel=4,
             )
         return outcome
-
-
-def mapped_blocks(
-    samples: MappedRows, labels: Array, n_atoms: int, batch_size: int | None, threads: int = 1
-) -> MappedBlocks:
-    """Blocks of a file's samples: of that size, or as many samples as keep a block small."""
-    width = samples.data.shape[1] + WORK_ARRAYS * n_atoms
-    size = batch_size or max(MAPPED_BYTES // (samples.data.itemsize * width), 1)
-    return MappedBlocks(samples, labels, min(size, len(labels)), threads)
 
 
 def samples_to_start_at(X: Array | MappedRows, labels: Array) -> list[Array]:
