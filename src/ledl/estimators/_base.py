@@ -168,9 +168,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "sample."
             )
         if reset:
-            self.n_features_in_ = X.shape[1]
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
+            self._take_features(X.shape[1])
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
@@ -180,6 +178,12 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if bad.any():
             raise ValueError(f"X contains NaN or infinity in row {bad.argmax()}. Remove or replace it.")
         return X
+
+    def _take_features(self, n_features: int) -> None:
+        """Remember how many features samples have, which have no names."""
+        self.n_features_in_ = n_features
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _has_room(self, X: Array) -> bool:
         """Whether the device can hold the samples, and more of their size."""
@@ -335,6 +339,12 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
             check_consistent_length(X, y)
         else:
             X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        labels, classes = self._checked_labels(y)
+        check_not_zero(X)
+        return X, labels, classes
+
+    def _checked_labels(self, y: Array) -> tuple[Array, Array]:
+        """Labels 0, ..., c - 1, and the classes."""
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -342,8 +352,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
                 f"{type(self).__name__} needs samples of at least two classes, but y has one class only: "
                 f"{classes[0]}. Add samples of another class."
             )
-        check_not_zero(X)
-        return X, labels, classes
+        return labels, classes
 
 
 class IterationOutcome:

@@ -46,6 +46,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.blocks import Block, Blocks
+from ledl.checkpoints import Checkpoint
 from ledl.objective import part_norms
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
@@ -161,6 +162,7 @@ def solve(
     max_iter: int = 100,
     tol: float = 0.0,
     callback: Callable[[int, Record, Callable[[], Atoms]], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterations:
     """Algorithm 3 from given atoms; the codes stay in `blocks`.
 
@@ -176,6 +178,8 @@ def solve(
         The weights; with leading axes, each for a problem of its own.
     callback : callable (iteration, record, atoms) -> bool
         Called after every iteration, `atoms` being a function that makes the atoms so far. True stops.
+    checkpoint : Checkpoint
+        Where to go on from, if it has something, and what to keep the iterations in; for one problem.
 
     Returns
     -------
@@ -187,6 +191,8 @@ def solve(
     *problems, K, _ = start.M.shape
     n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
     norms = squares**0.5
+    done = checkpoint.begin(blocks, start.M, n) if checkpoint else None
+    begun = start if done is None else start._replace(M=done.M)
 
     def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
@@ -203,16 +209,19 @@ def solve(
         return new if only is None else atoms._replace(M=only.put(atoms.M, new.M)), record
 
     def after(iteration: int, record: Record, atoms: Atoms) -> bool:
+        if checkpoint:
+            checkpoint.after(blocks, atoms.M, record, schedule.at(iteration + 1))
         return callback is not None and callback(iteration, record, partial(problem.unweigh, atoms))
 
     run = iterate(
         step,
-        start,
+        begun,
         watch="augmented_objective",
         problems=tuple(problems),
         max_iter=max_iter,
         tol=tol,
         callback=after,
+        past=[] if done is None else done.records,
     )
     fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
     last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
