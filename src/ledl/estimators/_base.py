@@ -7,9 +7,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import wraps
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import (
@@ -28,9 +29,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, product, to_host
+from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, product, to_host
 from ledl.coders import Coder, OMPCoder
 from ledl.coding import Samples, encode, float_tensor, lasso_coder
+from ledl.lazy import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.objective import class_residuals
 from ledl.solvers.iteration import Iterations, Status
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
@@ -85,8 +87,22 @@ DEVICE = [str, None]
 # Training samples of this many numbers in all, 128 MiB in float64, are kept in a model for explanations.
 KEPT_NUMBERS = 2**24
 
+# What a fitted model has that predictions do without, so that it need not travel to workers. Chunks of Dask
+# arrays have no names of features; the user is told so at the call.
+NOT_FOR_PREDICTIONS = {
+    "_samples",
+    "_sample_labels",
+    "_skl_callbacks",
+    "components_",
+    "dual_components_",
+    "feature_names_in_",
+    "history_",
+    "training_codes_",
+}
+
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
+Model = TypeVar("Model", bound="Dictionary")
 
 
 class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -113,12 +129,17 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
 
         Returns
         -------
         codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
         """
+        if is_dask(X):
+            return map_rows(self._for_chunks(X)._codes, X, floats_of(X), self._n_features_out)
+        return self._codes(X)
+
+    def _codes(self, X: Array) -> Array:
         return self._from_codes(X, lambda codes, *samples: codes)
 
     def _from_codes(self, X: Array, finish: Callable[[Array, Array, Array], Array]) -> Array:
@@ -157,6 +178,22 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         return Samples(X, self.device, self._scales)
+
+    def _for_chunks(self: Model, X: Array) -> Model:
+        """What is to predict chunks of a Dask array, of which all is checked that is known by now.
+
+        It is this model as it is now, whatever is fitted or set later: both give a model new attributes, and
+        leave the old ones, which are shared here, as they are.
+        """
+        check_is_fitted(self)
+        self._validate_params()
+        check_flat(X)
+        check_rows(X)
+        validate_data(self, X, reset=False, skip_check_array=True)  # number and names of features
+        model = copy(self)
+        for name in vars(model).keys() & NOT_FOR_PREDICTIONS:
+            delattr(model, name)
+        return model
 
     def _checked_tensor(self, X: Array, *, reset: bool) -> Array:
         """What `validate_data` does for other arrays: a matrix of finite floats with the features of `fit`."""
@@ -232,13 +269,16 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
             For two classes, (n_samples,), the score of the second less that of the first.
         """
+        if is_dask(X):
+            model, c = self._for_chunks(X), len(self.classes_)
+            return map_rows(model.decision_function, X, floats_of(X), None if c == 2 else c)
 
         def finish(codes: Array, *rest: Array) -> Array:
             return namespace(codes).astype(self._rule(codes, *rest), codes.dtype, copy=False)
@@ -252,12 +292,14 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
         """
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).predict, X, self.classes_.dtype)
         scores = self._from_codes(X, self._rule)
         labels = self.classes_[to_host(namespace(scores).argmax(scores, axis=1))]
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
@@ -268,7 +310,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. Of a Dask array only the labels that are predicted are collected.
         y : array-like of shape (n_samples,)
             Their labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -279,8 +321,11 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         score : float
             The share of samples whose labels are predicted.
         """
-        found, truth = self.predict(X), to_host(y) if is_torch(y) else y
-        return float(accuracy_score(truth, to_host(found), sample_weight=sample_weight))
+        if is_dask(X) or is_dask(y):
+            check_lengths(X, y)
+        found, truth, weights = in_memory(self.predict(X), y, sample_weight)
+        truth = to_host(truth) if is_torch(truth) else truth
+        return float(accuracy_score(truth, to_host(found), sample_weight=weights))
 
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
