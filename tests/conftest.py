@@ -52,7 +52,7 @@ def cluster():
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             local_directory=folder,
             silence_logs=logging.ERROR,
         ) as started,

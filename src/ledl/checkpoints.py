@@ -129,18 +129,24 @@ class Checkpoint:
         write_atomically(self.path, write)
 
     def _check_room(self) -> None:
-        """Whether the folder is there and has room for the file, and for its successor beside it."""
+        """Whether the folder has room for the file, and for its successor beside it."""
         folder = self.path.resolve().parent
-        if not folder.is_dir() or self.path.is_dir():
-            raise ValueError(
-                f"checkpoint={str(self.path)!r} is not a file in a folder that exists. Make {folder}."
-            )
         needed, free = 2 * layout_of(self._shapes, (0, 0)).total, shutil.disk_usage(folder).free
         if needed > free:
             raise OSError(
                 f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
                 f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
             )
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Whether a checkpoint can be there, before anything is done for it."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir() or Path(path).is_dir():
+        raise ValueError(
+            f"checkpoint={os.fspath(path)!r} must be a file, in a folder that exists. Choose another name, or "
+            f"make {str(folder)!r}."
+        )
 
 
 class Saved:
@@ -166,8 +172,8 @@ class Saved:
             plain = False
         if not plain or self._n_records < 1:
             raise ValueError(
-                f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or delete "
-                "it."
+                f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
+                "delete it."
             )
         self._layout = layout_of(shapes, (self._n_records, len(self._names)))
         self._complete = size == self._start + self._layout.total
@@ -179,8 +185,8 @@ class Saved:
         changed = [name for name in identity if self._was.get(name) != identity[name]]
         for name in changed[:1]:
             raise ValueError(
-                f"checkpoint={str(self._path)!r} is of another fit: {name} was {self._was.get(name)!r:.60}, and "
-                f"is {identity[name]!r:.60}. Give another path, or delete the file."
+                f"checkpoint={str(self._path)!r} is of another fit: {name} was {self._was.get(name)!r:.60}, "
+                f"and is {identity[name]!r:.60}. Give another path, or delete the file."
             )
         tol = SKETCH_TOL[self._layout.arrays["M"][1]]
         was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)

@@ -6,7 +6,7 @@ is, and return the sum of what else it returns. That is all that running in memo
 or on a cluster have to agree on.
 """
 
-from ledl.blocks._cluster import ClusterBlocks, share_out
+from ledl.blocks._cluster import Chunk, ClusterBlocks, share_out
 from ledl.blocks._mapped import MappedBlocks
 from ledl.blocks._memory import Block, BlockError, Blocks, InMemoryBlocks, add, cut, in_threads, spans_of
 from ledl.blocks._streamed import StreamedBlocks
@@ -15,6 +15,7 @@ __all__ = [
     "Block",
     "BlockError",
     "Blocks",
+    "Chunk",
     "ClusterBlocks",
     "InMemoryBlocks",
     "MappedBlocks",

@@ -51,6 +51,37 @@ class Place(NamedTuple):
     block_size: int
 
 
+class Chunk(NamedTuple):
+    """How samples are made: a graph of Dask and the key that is asked for, as bytes; and what lies on the cluster.
+
+    A task makes them and uses them: on the worker that has the codes, and without others to wait for.
+    """
+
+    recipe: bytes
+    parts: dict[Any, Any]  # futures by their keys
+
+    @classmethod
+    def of(cls, collection: Any) -> Chunk:
+        """Of a Dask collection with one key."""
+        import cloudpickle
+        from distributed import Future
+
+        (key,) = collection.__dask_keys__()
+        graph = dict(collection.__dask_graph__())
+        parts = {name: value for name, value in graph.items() if isinstance(value, Future)}
+        rest = {name: value for name, value in graph.items() if name not in parts}
+        return cls(cloudpickle.dumps((rest, key)), parts)
+
+
+def make_chunk(recipe: bytes, parts: Mapping[Any, Any]) -> Array:
+    """On a worker: the samples of a chunk."""
+    import cloudpickle
+    from dask.local import get_sync
+
+    graph, key = cloudpickle.loads(recipe)
+    return np.asarray(parts[key] if key in parts else get_sync({**graph, **parts}, key))
+
+
 class Change(NamedTuple):
     """What changed codes: how often they had changed before and after, and how blocks get at the step."""
 
@@ -97,7 +128,7 @@ class ClusterBlocks(Blocks):
     ----------
     client : distributed.Client
         What speaks with the cluster.
-    chunks : list of Delayed
+    chunks : list of Chunk
         Samples (m, r); what does not lie on the cluster is made anew in every pass.
     spans : list of (first, stop)
         Where they begin and end among all samples.
@@ -111,7 +142,7 @@ class ClusterBlocks(Blocks):
     def __init__(
         self,
         client: Any,
-        chunks: Sequence[Any],
+        chunks: Sequence[Chunk],
         spans: Sequence[tuple[int, int]],
         labels: Array,
         prepare: Callable[[Array], Array],
@@ -120,6 +151,7 @@ class ClusterBlocks(Blocks):
         self.problems = ()
         self._client, self._chunks, self._spans, self._prepare = client, chunks, spans, prepare
         self._fit = uuid.uuid4().hex
+        self._recipes = [self._put(chunk.recipe) for chunk in chunks]
         self._labels = [self._put(labels[first:stop]) for first, stop in spans]
         self._places = [
             Place(self._fit, i, first, stop - first, block_size) for i, (first, stop) in enumerate(spans)
@@ -193,22 +225,23 @@ class ClusterBlocks(Blocks):
     def _submit(
         self, step: Callable[[int], Any], numbers: Iterable[int], before: int, after: int
     ) -> dict[int, Any]:
-        """Tasks in which blocks, each on its worker, take a step; those of one worker are sent together."""
-        import dask
-
-        take = dask.delayed(take_step, pure=False, traverse=False)
-        futures: dict[int, Any] = {}
-        by_worker: dict[str, list[int]] = {}
-        for i in numbers:
-            by_worker.setdefault(self._workers[i], []).append(i)
-        for worker, own in by_worker.items():
-            tasks = [
-                take(self._chunks[i], self._labels[i], self._places[i], before, after, step(i), self._prepare)
-                for i in own
-            ]
-            found = self._client.compute(tasks, workers=[worker], optimize_graph=False)
-            futures |= dict(zip(own, found, strict=True))
-        return futures
+        """Tasks in which blocks, each on its worker, take a step."""
+        return {
+            i: self._client.submit(
+                take_step,
+                self._recipes[i],
+                self._chunks[i].parts,
+                self._labels[i],
+                self._places[i],
+                before,
+                after,
+                step(i),
+                self._prepare,
+                workers=[self._workers[i]],
+                pure=False,
+            )
+            for i in numbers
+        }
 
     def _run(self, submit: Callable[[Iterable[int]], dict[int, Any]], numbers: Sequence[int]) -> Outcome:
         """The sum of what tasks of blocks give, in the order of the blocks; lost ones are made anew first."""
@@ -218,6 +251,9 @@ class ClusterBlocks(Blocks):
             lost = self._wait([total], futures) or total.result().lost
             if not lost:
                 return total.result()  # type: ignore[no-any-return]
+            total.release()
+            for i in lost:
+                futures.pop(i).release()
             self._make_anew(lost)
             futures |= submit(lost)
         names = ", ".join(map(self._name, lost))
@@ -279,12 +315,10 @@ class ClusterBlocks(Blocks):
 
     def _give_out(self, numbers: Collection[int]) -> None:
         """A worker for each of those blocks, with its samples if there is one."""
-        from distributed import futures_of
-
         self._client.wait_for_workers(1, timeout=PATIENCE)
-        futures = {i: futures_of(self._chunks[i]) for i in numbers}
-        where = self._client.who_has([future for own in futures.values() for future in own])
-        holders = {i: {w for f in own for w in where.get(f.key, ())} for i, own in futures.items()}
+        parts = {i: list(self._chunks[i].parts.values()) for i in numbers}
+        where = self._client.who_has([part for own in parts.values() for part in own])
+        holders = {i: {w for part in own for w in where.get(part.key, ())} for i, own in parts.items()}
         others = {i: self._workers[i] for i in range(len(self._chunks)) if i not in holders}
         sizes = [stop - first for first, stop in self._spans]
         for i, worker in share_out(sizes, holders, others, self._living()).items():
@@ -341,7 +375,8 @@ def add_outcomes(*outcomes: Outcome) -> Outcome:
 
 
 def take_step(
-    chunk: Array,
+    recipe: bytes,
+    parts: Mapping[Any, Any],
     labels: Array,
     place: Place,
     before: int,
@@ -350,7 +385,7 @@ def take_step(
     prepare: Callable[[Array], Array],
 ) -> Outcome:
     """On a worker: a step of a block whose codes have changed `before` times, piece by piece."""
-    samples, codes = prepare(np.asarray(chunk)), WorkerCodes(place.fit)
+    samples, codes = prepare(make_chunk(recipe, parts)), WorkerCodes(place.fit)
     if len(samples) != place.size:
         raise ValueError(f"it has {len(samples)} samples, but {place.size} when training began")
     total: Any = None

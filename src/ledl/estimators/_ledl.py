@@ -29,7 +29,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
-from ledl.checkpoints import Checkpoint
+from ledl.checkpoints import Checkpoint, check_place
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -195,9 +195,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         in memory; of a memory-map, or a chunk of a Dask array, a block of 128 MiB with what is made of it.
 
     checkpoint : path, default=None
-        A file that `fit` keeps its atoms and codes in while it runs, for about a tenth of its time at most. From
-        it, `fit` with the same parameters on the same samples goes on where it was stopped, to the same model.
-        It is deleted when the fit is done.
+        A file that `fit` keeps its atoms and codes in while it runs, for about a tenth of its time at most.
+        From it, `fit` with the same parameters on the same samples goes on where it was stopped, to the same
+        model. It is deleted when the fit is done.
 
     device : str, default=None
         Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
@@ -382,6 +382,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         -------
         self : LEDLClassifier
         """
+        if self.checkpoint is not None:
+            check_place(self.checkpoint)
         training = self._prepare(X, y)
         blocks, start = training.blocks(self._device_of(X), self.batch_size, effective_n_jobs(self.n_jobs))
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, row_squares
-from ledl.blocks import Block, BlockError, Blocks, ClusterBlocks, MappedBlocks, cut, spans_of
+from ledl.blocks import Block, BlockError, Blocks, Chunk, ClusterBlocks, MappedBlocks, cut, spans_of
 from ledl.subspace import scaled, squared_norms
 
 # Bytes of a block with all that a step makes of it; and samples of a file that are scanned at a time.
@@ -165,15 +165,17 @@ def as_they_are(rows: Array) -> Array:
     return rows
 
 
-def chunks_of(X: Any) -> list[Any]:
+def chunks_of(X: Any) -> list[Chunk]:
     """The chunks that are not empty, each with no more of the graph than it needs."""
     from dask.delayed import Delayed
 
-    chunks = []
-    for chunk, size in zip(X.to_delayed()[:, 0], X.chunks[0], strict=True):
-        if size:
-            chunks.append(Delayed(chunk.key, dict(chunk.dask.cull({chunk.key}))))
-    return chunks
+    whole = X.to_delayed()[:, 0]
+    graph = whole[0].dask
+    return [
+        Chunk.of(Delayed(chunk.key, dict(graph.cull({chunk.key}))))
+        for chunk, size in zip(whole, X.chunks[0], strict=True)
+        if size
+    ]
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
