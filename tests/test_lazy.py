@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
+from nearest_subspace import NearestSubspaceClassifier  # examples/: what the documentation builds
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
@@ -46,6 +48,7 @@ MODELS = {
     "lcksvd": LCKSVDClassifier(max_iter=3, random_state=0),
     "ledl": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, random_state=0),
     "ledl-rbf": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, kernel="rbf", random_state=0),
+    "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(transform_tol=TIGHT),
     "src-hellinger": SRCClassifier(transform_tol=TIGHT, kernel="hellinger"),
     "src-threads": SRCClassifier(transform_tol=TIGHT, n_jobs=2),
@@ -444,6 +447,14 @@ def test_workers_use_the_threads_that_are_asked_for(client):
     # joblib alone gives one job in processes that may have no children, and a warning.
     found = map_rows(travellers.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
     assert_array_equal(found.compute(), [3, 3, 3, 3])
+    found = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    assert_array_equal(found.compute(), [1, 1])
+
+
+def test_jobs_of_a_context_are_those_of_the_eager_call():
+    lazy = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    with parallel_config(n_jobs=2):
+        assert_array_equal(lazy.compute(scheduler="sync"), [2, 2])
 
 
 def test_dask_is_imported_by_those_who_have_it():

@@ -34,3 +34,7 @@ def count():
 
 def threads_for_three_jobs(chunk):
     return np.full(len(chunk), effective_n_jobs(3))
+
+
+def threads_by_default(chunk):
+    return np.full(len(chunk), effective_n_jobs(None))
