@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from multiprocessing import current_process
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,9 @@ def check_rows(X: Array) -> None:
 
 def check_lengths(X: Array, y: Array) -> None:
     """Refuse samples and labels of different numbers, if both are known, before anything is computed."""
-    n_samples, n_labels = (a.shape[0] if hasattr(a, "shape") and len(a.shape) else len(a) for a in (X, y))
-    if n_samples != n_labels and not any(is_dask(a) and np.isnan(a.shape[0]) for a in (X, y)):
+    n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
+    known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
+    if known and n_samples != n_labels:
         raise ValueError(f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample.")
 
 
