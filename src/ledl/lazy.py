@@ -6,7 +6,10 @@ Dask is imported where it is used: who has a Dask array has it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from multiprocessing import current_process
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -38,8 +41,9 @@ def check_rows(X: Array) -> None:
 
 def check_lengths(X: Array, y: Array) -> None:
     """Refuse samples and labels of different numbers, if both are known, before anything is computed."""
-    n_samples, n_labels = (a.shape[0] if hasattr(a, "shape") and len(a.shape) else len(a) for a in (X, y))
-    if n_samples != n_labels and not any(is_dask(a) and np.isnan(a.shape[0]) for a in (X, y)):
+    n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
+    known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
+    if known and n_samples != n_labels:
         raise ValueError(f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample.")
 
 
@@ -59,7 +63,6 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
     from dask.base import tokenize
     from dask.delayed import delayed
 
-    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     function: Any = work.func if isinstance(work, partial) else work
     name = function.__name__.strip("_")
     columns = () if n_columns is None else (n_columns,)
@@ -74,7 +77,7 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
         work=delayed(work, name=f"ledl-{name}-{tokenize(work)}", traverse=False),
         empty=np.empty((0, *columns), dtype=dtype),
         token=f"ledl-{name}",
-        concatenate=True,
+        concatenate=True,  # of columns in several chunks
         align_arrays=False,
         meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
     )
@@ -103,8 +106,7 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
     if not len(chunk):  # as filters leave them
         return empty
     try:
-        # Workers are processes that may have no children, for which joblib gives one job, but ours are threads.
-        with parallel_config(backend="threading"):
+        with _own_threads():
             return work(chunk)
     except ValueError as error:
         number, first = place[0].tolist()
@@ -117,3 +119,11 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
             ) from error
         error.add_note(f"In chunk {number} of X" + (f", whose first row is {first}." if first >= 0 else "."))
         raise
+
+
+def _own_threads() -> AbstractContextManager[Any]:
+    """Threads as ``n_jobs`` asks for in workers, too.
+
+    They are processes that may have no children, in which joblib gives one job; but ours are threads.
+    """
+    return parallel_config(backend="threading") if current_process().daemon else nullcontext()

@@ -61,6 +61,7 @@ __all__ = [
     "OMPCodes",
     "ResidualScores",
     "SamplesAreAtoms",
+    "accuracy",
     "check_flat",
     "check_memory",
     "check_not_zero",
@@ -321,11 +322,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         score : float
             The share of samples whose labels are predicted.
         """
-        if is_dask(X) or is_dask(y):
-            check_lengths(X, y)
-        found, truth, weights = in_memory(self.predict(X), y, sample_weight)
-        truth = to_host(truth) if is_torch(truth) else truth
-        return float(accuracy_score(truth, to_host(found), sample_weight=weights))
+        return accuracy(self, X, y, sample_weight)
 
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
@@ -524,6 +521,15 @@ class SamplesAreAtoms:
     @property
     def _training(self) -> tuple[Array, Array] | None:
         return self._atoms, self._atom_labels
+
+
+def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> float:
+    """The share of samples whose labels are predicted; of Dask arrays labels and weights only are collected."""
+    if is_dask(X) or is_dask(y):
+        check_lengths(X, y)
+    found, truth, weights = in_memory(model.predict(X), y, sample_weight)
+    truth = to_host(truth) if is_torch(truth) else truth
+    return float(accuracy_score(truth, to_host(found), sample_weight=weights))
 
 
 def with_components(state: dict[str, Any]) -> dict[str, Any]:
