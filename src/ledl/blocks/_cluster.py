@@ -52,34 +52,32 @@ class Place(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """How samples are made: a graph of Dask and the key that is asked for, as bytes; and what lies on the cluster.
+    """How samples are made: a graph of Dask with the key that is asked for, and what lies on the cluster.
 
     A task makes them and uses them: on the worker that has the codes, and without others to wait for.
     """
 
     recipe: bytes
-    parts: dict[Any, Any]  # futures by their keys
+    parts: list[Any]  # futures
 
     @classmethod
-    def of(cls, collection: Any) -> Chunk:
-        """Of a Dask collection with one key."""
-        import cloudpickle
+    def of(cls, graph: Mapping[Any, Any], key: Any) -> Chunk:
+        """What has that key in a graph of Dask."""
         from distributed import Future
+        from distributed.protocol.pickle import dumps
 
-        (key,) = collection.__dask_keys__()
-        graph = dict(collection.__dask_graph__())
         parts = {name: value for name, value in graph.items() if isinstance(value, Future)}
         rest = {name: value for name, value in graph.items() if name not in parts}
-        return cls(cloudpickle.dumps((rest, key)), parts)
+        return cls(dumps((rest, list(parts), key)), list(parts.values()))
 
 
-def make_chunk(recipe: bytes, parts: Mapping[Any, Any]) -> Array:
+def make_chunk(recipe: bytes, parts: list[Any]) -> Array:
     """On a worker: the samples of a chunk."""
-    import cloudpickle
     from dask.local import get_sync
 
-    graph, key = cloudpickle.loads(recipe)
-    return np.asarray(parts[key] if key in parts else get_sync({**graph, **parts}, key))
+    graph, names, key = pickle.loads(recipe)
+    there = dict(zip(names, parts, strict=True))
+    return np.asarray(there[key] if key in there else get_sync({**graph, **there}, key))
 
 
 class Change(NamedTuple):
@@ -316,7 +314,7 @@ class ClusterBlocks(Blocks):
     def _give_out(self, numbers: Collection[int]) -> None:
         """A worker for each of those blocks, with its samples if there is one."""
         self._client.wait_for_workers(1, timeout=PATIENCE)
-        parts = {i: list(self._chunks[i].parts.values()) for i in numbers}
+        parts = {i: self._chunks[i].parts for i in numbers}
         where = self._client.who_has([part for own in parts.values() for part in own])
         holders = {i: {w for part in own for w in where.get(part.key, ())} for i, own in parts.items()}
         others = {i: self._workers[i] for i in range(len(self._chunks)) if i not in holders}
@@ -376,7 +374,7 @@ def add_outcomes(*outcomes: Outcome) -> Outcome:
 
 def take_step(
     recipe: bytes,
-    parts: Mapping[Any, Any],
+    parts: list[Any],
     labels: Array,
     place: Place,
     before: int,

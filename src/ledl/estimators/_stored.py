@@ -167,15 +167,11 @@ def as_they_are(rows: Array) -> Array:
 
 def chunks_of(X: Any) -> list[Chunk]:
     """The chunks that are not empty, each with no more of the graph than it needs."""
-    from dask.delayed import Delayed
+    from dask.optimization import cull
 
-    whole = X.to_delayed()[:, 0]
-    graph = whole[0].dask
-    return [
-        Chunk.of(Delayed(chunk.key, dict(graph.cull({chunk.key}))))
-        for chunk, size in zip(whole, X.chunks[0], strict=True)
-        if size
-    ]
+    graph, rows = dict(X.dask), enumerate(X.chunks[0])
+    keys = [(X.name, i, 0) for i, size in rows if size]
+    return [Chunk.of(cull(graph, [key])[0], key) for key in keys]
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
