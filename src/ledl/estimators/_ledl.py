@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
@@ -29,6 +28,7 @@ from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
+    SINGLE_THREAD_ATOMS,
     CodeScores,
     IterativeFit,
     LassoCodes,
@@ -36,21 +36,19 @@ from ledl.estimators._base import (
     fit_context,
     kept_samples,
     unharmed,
+    warn_of_zero_codes,
     with_callbacks,
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.estimators._mapped import MappedRows, map_rows, mapped_blocks
+from ledl.estimators._stream import StreamFit
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
-
-# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
-# (benchmarks/threads.py, on two cores).
-SINGLE_THREAD_ATOMS = 4096
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
@@ -93,7 +91,7 @@ class Training(NamedTuple):
         return StreamedBlocks(to_host(X), labels, size, device), start
 
 
-class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
+class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, StreamFit):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -218,10 +216,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done.
+        Iterations done; after `partial_fit`, batches seen.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended them. This and the next two are not there after `partial_fit`.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
@@ -231,6 +229,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
         something else: it does not know their labels.
+
+    stream_ : Stream
+        After `partial_fit` only: sums of what it has seen, K x (K + n_features + 2 n_classes) numbers.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -243,6 +244,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     There is no ``predict_proba``: scores are not probabilities; `sklearn.calibration.CalibratedClassifierCV`
     makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
+
+    `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
     References
     ----------
@@ -467,17 +470,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         """All that `predict` and `transform` need of that."""
         B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
         state = self._atom_state(training.space, B, training.atom_labels, training.classes)
-        return {**state, "_code_atoms": A, "label_components_": W}
+        return {**state, "_code_atoms": A, "label_components_": W, "_n_samples": len(training.labels)}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
         outcome = super()._outcome(run)
         if not run.history["nonzero_share"][-1]:
-            warnings.warn(
-                f"All codes of the training samples are zero in the end: alpha={self.alpha} is too large for "
-                "samples of this size. Lower alpha, or scale the samples (normalize=True does).",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
         return outcome
 
 
