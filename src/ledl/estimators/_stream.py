@@ -139,9 +139,10 @@ class StreamFit(DictionaryClassifier):
             rho=self.rho,
             dual_step=DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min),
         )
-        if not np.isfinite(to_host(atoms.M)).all():
+        # Where sums are not finite, a sweep leaves the atoms as they were.
+        if not all(np.isfinite(to_host(values)).all() for values in (atoms.M, stream.G, stream.P)):
             raise ValueError(f"Training failed at batch {stream.n_batches}: {Status.NON_FINITE.advice()}.")
-        if not n_nonzero:
+        if usable.any() and not n_nonzero:
             warn_of_zero_codes(self.alpha, "of this batch are zero", stacklevel=5)
         return stream, atoms
 
