@@ -31,7 +31,7 @@ class Oracle:
         self.A = A[:, problem.atom_classes].T.copy()
         self.codes, self.seen, self.ends = [], [], []
 
-    def learn(self, batch, lam, omega, epsilon, rho, forgetting=2.0, n_steps=10):
+    def learn(self, batch, lam, omega, epsilon, rho, forgetting=1.0, n_steps=10):
         p = self.problem
         X, H, Q = self.targets(np.arange(len(p.labels))[batch])
         Z = np.zeros((self.B.shape[1], X.shape[1]))
@@ -73,11 +73,13 @@ def run(problem, batches, atoms=None, block_size=None, n_before=0, weights=WEIGH
     return stream, atoms
 
 
-def test_every_batch_is_the_transcribed_one(problem):
+@pytest.mark.parametrize("forgetting", [1.0, 2.5])
+def test_every_batch_is_the_transcribed_one(problem, forgetting, monkeypatch):
+    monkeypatch.setattr(solver, "FORGETTING", forgetting)
     oracle, atoms = Oracle(problem), problem.start
     stream = new_stream(*atoms.M.shape, 3, 0)
     for batch in BATCHES:
-        oracle.learn(batch, **WEIGHTS)
+        oracle.learn(batch, **WEIGHTS, forgetting=forgetting)
         stream, atoms, nonzeros = learn(
             stream, atoms, blocks_of(problem, batch), problem.atom_classes, **WEIGHTS
         )
@@ -182,8 +184,8 @@ def test_samples_before_the_stream_hold_the_atoms(problem):
 def test_sums_of_samples_before_fade_like_others(problem):
     stream, _ = run(problem, BATCHES[:1], n_before=9)
     trace = np.trace(run(problem, BATCHES[:1])[0].G)
-    # Nine before, of the codes' size of the nine of the batch, fade by (9 / 18)^2.
-    assert np.trace(stream.G) == pytest.approx(1.25 * trace)
+    # Nine before, of the codes' size of the nine of the batch, fade by 9 / 18.
+    assert np.trace(stream.G) == pytest.approx(1.5 * trace)
     assert stream.n_samples == 18
 
 

@@ -39,8 +39,8 @@ from ledl.solvers.start import class_start
 from ledl.targets import code_scale
 
 # Steps of ADMM on a batch, and the exponent of forgetting: chosen on training samples of USPS and on digits,
-# where 5 to 15 steps and exponents of 1 to 3 cannot be told apart (docs/scaling.md).
-CODE_STEPS, FORGETTING = 10, 2.0
+# where 5 to 20 steps and exponents of 1 and 2 can hardly be told apart (benchmarks/stream.py).
+CODE_STEPS, FORGETTING = 10, 1.0
 
 
 class Stream(NamedTuple):
