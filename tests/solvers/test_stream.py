@@ -169,6 +169,9 @@ def test_atoms_start_one_at_each_sample_of_their_class(problem):
     assert_array_equal(np.bincount(problem.atom_classes[second.M.any(axis=1)], minlength=3), more)
     again = start_atoms(stream, atoms, blocks, candidates, problem.atom_classes)
     assert_array_equal(again.M, first.M)
+    for other in (stream._replace(n_batches=1), stream._replace(seed=6)):
+        drawn = start_atoms(other, atoms, blocks, candidates, problem.atom_classes)
+        assert np.abs(drawn.M - first.M).max() > 1e-3
 
 
 def test_samples_before_the_stream_hold_the_atoms(problem):
