@@ -1,12 +1,12 @@
-"""LEDL on a Dask cluster of one and of two worker processes on this machine, and what a pass costs beside its work.
+"""LEDL on a Dask cluster of one and of two worker processes, and what a pass costs beside its work.
 
     python benchmarks/cluster.py [--samples 100000] [--rounds 5]
 
-Float32 samples of 1024 features in 100 classes (a random direction for each, and noise), in 8 chunks that lie on
-the workers; 512 atoms. Workers have one thread, of one BLAS thread. A round fits three iterations on one worker
-and then on two; the faster of the last two iterations counts. The overhead is that of an iteration on two workers
-with 256 samples a chunk, atoms being as large as before: nearly all of it is sending steps and sums; the same
-samples in this process stand beside it.
+Float32 samples of 1024 features in 100 classes (a random direction for each, and noise), in 8 chunks that lie
+on the workers; 512 atoms. Workers have one thread, of one BLAS thread. A round fits three iterations on one
+worker and then on two; the faster of the last two iterations counts. The overhead is that of an iteration on two
+workers with 256 samples a chunk, atoms being as large as before: nearly all of it is sending steps and sums. The
+same samples in this process stand beside it.
 """
 
 import argparse
@@ -88,9 +88,8 @@ def main():
     few = 256 * CHUNKS
     cluster = statistics.median(on_workers(2, few, 30))
     here = statistics.median(iterations(samples(few).compute(), np.arange(few) % CLASSES, 30))
-    print(
-        f"an iteration on {few} samples: {1e3 * cluster:.0f} ms on two workers, {1e3 * here:.0f} ms in this process"
-    )
+    told = f"{1e3 * cluster:.0f} ms on two workers, {1e3 * here:.0f} ms in this process"
+    print(f"an iteration on {few} samples: {told}")
 
 
 if __name__ == "__main__":

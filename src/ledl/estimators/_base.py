@@ -52,6 +52,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
 __all__ = [
     "DEVICE",
     "N_JOBS",
+    "SINGLE_THREAD_ATOMS",
     "CodeScores",
     "Dictionary",
     "DictionaryClassifier",
@@ -68,9 +69,14 @@ __all__ = [
     "fit_context",
     "kept_samples",
     "unharmed",
+    "warn_of_zero_codes",
     "with_callbacks",
     "with_components",
 ]
+
+# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
+# (benchmarks/threads.py, on two cores).
+SINGLE_THREAD_ATOMS = 4096
 
 # Of several problems the first that one of them ended by.
 STOPPED_BY = {
@@ -87,17 +93,19 @@ DEVICE = [str, None]
 
 # Training samples of this many numbers in all, 128 MiB in float64, are kept in a model for explanations.
 KEPT_NUMBERS = 2**24
+# Under these names.
+KEPT_SAMPLES = ("_samples", "_sample_labels")
 
 # What a fitted model has that predictions do without, so that it need not travel to workers. Chunks of Dask
 # arrays have no names of features; the user is told so at the call.
 NOT_FOR_PREDICTIONS = {
-    "_samples",
-    "_sample_labels",
+    *KEPT_SAMPLES,
     "_skl_callbacks",
     "components_",
     "dual_components_",
     "feature_names_in_",
     "history_",
+    "stream_",
     "training_codes_",
 }
 
@@ -159,8 +167,9 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _keep(self, **attributes: Any) -> None:
         """Set fitted attributes, and forget those of an earlier fit."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            if name not in ("n_features_in_", "feature_names_in_"):
+        for name in list(vars(self)):
+            is_fitted = name.endswith("_") and not name.startswith("_")
+            if name in KEPT_SAMPLES or (is_fitted and name not in ("n_features_in_", "feature_names_in_")):
                 delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -372,15 +381,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
 
     def _checked_training(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
         """Samples as they came, which may be a file's; labels 0, ..., c - 1; and the classes."""
-        check_flat(X)
-        y = to_host(y) if is_torch(y) else y
-        if is_torch(X) and y is None:
-            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        if is_torch(X):
-            X, y = self._checked_tensor(X, reset=True), column_or_1d(y, warn=True)
-            check_consistent_length(X, y)
-        else:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        X, y = self._checked_pairs(X, y, reset=True, min_samples=2)
         labels, classes = self._checked_labels(y)
         check_not_zero(X)
         return X, labels, classes
@@ -395,6 +396,20 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
                 f"{classes[0]}. Add samples of another class."
             )
         return labels, classes
+
+    def _checked_pairs(self, X: Array, y: Array, *, reset: bool, min_samples: int) -> tuple[Array, Array]:
+        """Samples as they came and their labels; `reset` for those that say which features there are."""
+        check_flat(X)
+        y = to_host(y) if is_torch(y) else y
+        if is_torch(X) and y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        if is_torch(X):
+            X, y = self._checked_tensor(X, reset=reset), column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
+            return X, y
+        kinds = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}
+        X, y = validate_data(self, X, y, reset=reset, **kinds)
+        return X, y
 
 
 class IterationOutcome:
@@ -543,7 +558,7 @@ def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
     """The training samples as a model keeps them for explanations, unless they are too many."""
     if math.prod(coordinates.shape) > KEPT_NUMBERS:
         return {}
-    return {"_samples": to_host(coordinates), "_sample_labels": labels}
+    return dict(zip(KEPT_SAMPLES, (to_host(coordinates), labels), strict=True))
 
 
 def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -579,6 +594,16 @@ def check_not_zero(X: Array) -> None:
         raise ValueError(
             "All samples are zero, so there is nothing to learn from. Check how X was loaded or scaled."
         )
+
+
+def warn_of_zero_codes(alpha: float, which: str, stacklevel: int) -> None:
+    """Tell that no atom serves any sample; `stacklevel` as if the caller warned."""
+    warnings.warn(
+        f"All codes of the training samples {which}: alpha={alpha} is too large for samples of this size. "
+        "Lower alpha, or scale the samples (normalize=True does).",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from contextlib import closing, nullcontext
 from functools import partial
 from numbers import Integral, Real
@@ -33,6 +32,7 @@ from ledl.checkpoints import Checkpoint, check_place
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
+    SINGLE_THREAD_ATOMS,
     CodeScores,
     IterativeFit,
     LassoCodes,
@@ -41,11 +41,13 @@ from ledl.estimators._base import (
     fit_context,
     kept_samples,
     unharmed,
+    warn_of_zero_codes,
     with_callbacks,
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.estimators._stored import StoredRows, map_rows, open_dask, with_known_rows
+from ledl.estimators._stream import StreamFit, check_precision
 from ledl.lazy import check_rows
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
@@ -53,10 +55,6 @@ from ledl.solvers.start import array_start, class_start, n_given_atoms, random_s
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
-
-# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
-# (benchmarks/threads.py, on two cores).
-SINGLE_THREAD_ATOMS = 4096
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
@@ -110,7 +108,7 @@ class Training(NamedTuple):
         return StreamedBlocks(to_host(X), labels, size, device), start
 
 
-class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
+class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, StreamFit):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -240,10 +238,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done.
+        Iterations done; after `partial_fit`, batches seen.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended them. This and the next two are not there after `partial_fit`.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
@@ -253,6 +251,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
         something else: it does not know their labels.
+
+    stream_ : Stream
+        After `partial_fit` only: sums of what it has seen, K x (K + n_features + 2 n_classes) numbers.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -265,6 +266,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     There is no ``predict_proba``: scores are not probabilities; `sklearn.calibration.CalibratedClassifierCV`
     makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
+
+    `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
     References
     ----------
@@ -430,11 +433,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     def _prepare(self, X: Array, y: Array) -> Training:
         """All that training needs and the weights do not change."""
         device = self._device_of(X)
-        if self.precision == "tf32" and not (device or "").startswith("cuda"):
-            raise ValueError(
-                f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
-                "device='cuda', or precision='full'."
-            )
+        check_precision(self.precision, device)
         y = np.asarray(y) if is_dask(y) else y
         X = self._known_rows(X) if is_dask(X) else X
         is_stored = device is None and self._trains_where_they_are(X)
@@ -535,17 +534,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         """All that `predict` and `transform` need of that."""
         B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
         state = self._atom_state(training.space, B, training.atom_labels, training.classes)
-        return {**state, "_code_atoms": A, "label_components_": W}
+        return {**state, "_code_atoms": A, "label_components_": W, "_n_samples": len(training.labels)}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
         outcome = super()._outcome(run)
         if not run.history["nonzero_share"][-1]:
-            warnings.warn(
-                f"All codes of the training samples are zero in the end: alpha={self.alpha} is too large for "
-                "samples of this size. Lower alpha, or scale the samples (normalize=True does).",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
         return outcome
 
 

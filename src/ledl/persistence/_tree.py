@@ -69,6 +69,10 @@ PARTS = {
     ),
     "RidgeCoder": ("ledl.coders:RidgeCoder", ("atoms", "_projection")),
     "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
+    "Stream": (
+        "ledl.solvers.stream:Stream",
+        ("seed", "n_batches", "n_samples", "G", "P", "square", "class_weights"),
+    ),
 }
 # Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
 # writes to. Somebody else's file must not decide that.
