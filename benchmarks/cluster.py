@@ -4,9 +4,9 @@
 
 Float32 samples of 1024 features in 100 classes (a random direction for each, and noise), in 8 chunks that lie
 on the workers; 512 atoms. Workers have one thread, of one BLAS thread. A round fits three iterations on one
-worker and then on two; the faster of the last two iterations counts. The overhead is that of an iteration on two
-workers with 256 samples a chunk, atoms being as large as before: nearly all of it is sending steps and sums. The
-same samples in this process stand beside it.
+worker and then on two; the faster of the last two iterations counts. The overhead is that of an iteration on
+two workers with 256 samples a chunk, atoms being as large as before: nearly all of it is sending steps and
+sums. The same samples in this process stand beside it.
 """
 
 import argparse

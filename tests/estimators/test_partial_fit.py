@@ -385,3 +385,11 @@ def test_a_model_forgets_the_samples_of_an_earlier_fit(digits, tmp_path):
     model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y[100:300])
     assert not hasattr(model, "_samples")
     assert not hasattr(model, "_sample_labels")
+
+
+def test_atoms_without_n_components(digits):
+    X, y = digits
+    model = LEDLClassifier(random_state=0)
+    model.partial_fit(X[:3], y[:3], classes=range(10))
+    assert len(model.components_) == 10  # one for each class, though fit would have taken six
+    assert len(LEDLClassifier().partial_fit(X[:40], y[:40], classes=range(10)).components_) == 80

@@ -56,10 +56,11 @@ class StreamFit(DictionaryClassifier):
 
         The codes of the batch are found, their sums are added to those of the batches before, which fade
         [1]_, and the atoms are updated: ten code steps and one sweep for each batch, whatever `max_iter` and
-        `tol` say. All classes have the same share of the ``n_components`` atoms, which are better given: None takes
-        two for each sample of the first batch, as far as `fit` would, and at least one for each class. An atom starts at a sample of
-        its class when one comes that no other has started at, and is zero before. Memory does not grow with
-        the stream.
+        `tol` say. Memory does not grow with the stream.
+
+        All classes have the same share of the ``n_components`` atoms; None takes as many as `fit` on the first
+        batch would, at least one for each class. An atom starts at a sample of its class when one comes that no
+        other has started at, and is zero before.
 
         After `fit`, and on a loaded model, learning goes on from the atoms that are there; `fit` starts anew.
         Weights may be changed between calls and hold from then on.
