@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
@@ -28,6 +27,7 @@ from ledl.arrays import (
 from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
 from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
+from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled
 from ledl.threads import map_in_threads, one_blas_thread
 
@@ -190,7 +190,7 @@ def sparse_encode(
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
     _check_features(X, D)
     _check_device(X, device, solver, sparse_output)
-    threads, samples = effective_n_jobs(n_jobs), Samples(X, device)
+    threads, samples = n_threads(n_jobs), Samples(X, device)
     with one_blas_thread(), float32_products("full", samples.where):
         coder: Coder
         if alpha is not None:
@@ -420,7 +420,7 @@ def encode(
 
     `make_coder` takes the number of threads. Tensors for tensors, otherwise NumPy arrays.
     """
-    threads = effective_n_jobs(n_jobs)
+    threads = n_threads(n_jobs)
 
     def work(chunk: slice, codes: Array, X: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
         result = finish(codes, X, sq_norms)
