@@ -42,8 +42,9 @@ def cluster():
     """Two worker processes of one thread; started once, by the first test that asks for it."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     dask = pytest.importorskip("dask")
-    # Workers have no page to watch them and keep their files away from the tests; on a machine that is full
-    # for other reasons they are neither paused nor ended.
+    # No page to watch it, at any port that is free: dashboard_address=None takes a fixed one, and warns where
+    # another cluster has it. Workers keep their files away from the tests, and on a machine that is full for
+    # other reasons they are neither paused nor ended.
     steady = {"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -52,7 +53,8 @@ def cluster():
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             local_directory=folder,
             silence_logs=logging.ERROR,
         ) as started,
