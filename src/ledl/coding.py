@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
@@ -31,6 +30,7 @@ from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_si
 from ledl.lazy import check_rows, floats_of, map_rows
 from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
+from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms
 from ledl.threads import map_in_threads, one_blas_thread
 
@@ -198,7 +198,7 @@ def sparse_encode(
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
     _check_features(X, D)
     _check_device(X, device, solver, sparse_output)
-    threads, samples = effective_n_jobs(n_jobs), Samples(X, device)
+    threads, samples = n_threads(n_jobs), Samples(X, device)
     with one_blas_thread(), float32_products("full", samples.where):
         coder: Coder
         if alpha is not None:
@@ -457,7 +457,7 @@ def encode(
 
     `make_coder` takes the number of threads. Tensors for tensors, otherwise NumPy arrays.
     """
-    threads = effective_n_jobs(n_jobs)
+    threads = n_threads(n_jobs)
 
     def work(chunk: slice, codes: Array, X: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
         result = finish(codes, X, sq_norms)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import joblib
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -52,6 +51,7 @@ from ledl.lazy import check_rows
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
+from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
@@ -388,7 +388,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         if self.checkpoint is not None:
             check_place(self.checkpoint)
         training = self._prepare(X, y)
-        blocks, start = training.blocks(self._device_of(X), self.batch_size, effective_n_jobs(self.n_jobs))
+        blocks, start = training.blocks(self._device_of(X), self.batch_size, n_threads(self.n_jobs))
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
         keep = partial(self._attributes, training)
         threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()

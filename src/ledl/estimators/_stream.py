@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -24,6 +23,7 @@ from ledl.estimators._base import (
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep
 from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
+from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, scaled, squared_norms
 from ledl.targets import default_n_atoms
 from ledl.threads import one_blas_thread
@@ -129,7 +129,7 @@ class StreamFit(DictionaryClassifier):
         usable = to_host(namespace(X).any(X != 0, axis=1))
         candidates = [np.flatnonzero(usable & (labels == j)) for j in range(atoms.n_classes)]
         placed = as_array(labels, X)
-        blocks = InMemoryBlocks(X, placed, self.batch_size, effective_n_jobs(self.n_jobs))
+        blocks = InMemoryBlocks(X, placed, self.batch_size, n_threads(self.n_jobs))
         atoms = start_atoms(stream, atoms, blocks, candidates, atom_labels)
         stream, atoms, n_nonzero = learn(
             stream,
