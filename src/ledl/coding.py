@@ -248,7 +248,7 @@ def _encode_chunks(X: Array, dictionary: Array, choice: dict[str, Any], **option
     _check_features(X, D)
     _check_device(X, options["device"], choice["solver"], sparse_output=False)
     squared_norms(D, "The dictionary")  # refuses what is not finite
-    effective_n_jobs(options["n_jobs"])  # refuses none
+    n_threads(options["n_jobs"])  # refuses none
     work = partial(sparse_encode, dictionary=D, **choice, **options)
     return map_rows(work, X, floats_of(X), len(D))
 
