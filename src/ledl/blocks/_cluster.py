@@ -33,6 +33,10 @@ ROUNDS = 5
 FAN_IN = 8
 
 
+# Makes what steps work on of rows and their norms.
+Prepare = Callable[[Array, Array], Array]
+
+
 class Outcome(NamedTuple):
     """What blocks hand back: sums, or the numbers of those that are not where they should be."""
 
@@ -131,7 +135,9 @@ class ClusterBlocks(Blocks):
     spans : list of (first, stop)
         Where they begin and end among all samples.
     labels : (n,)
-    prepare : callable
+    norms : (n,)
+        Norms of the samples, which `prepare` needs.
+    prepare : callable (rows, norms) -> rows
         What makes rows that steps work on of those of a chunk.
     block_size : int
         Samples that a worker's thread works on at a time.
@@ -143,14 +149,15 @@ class ClusterBlocks(Blocks):
         chunks: Sequence[Chunk],
         spans: Sequence[tuple[int, int]],
         labels: Array,
-        prepare: Callable[[Array], Array],
+        norms: Array,
+        prepare: Prepare,
         block_size: int,
     ) -> None:
         self.problems = ()
         self._client, self._chunks, self._spans, self._prepare = client, chunks, spans, prepare
         self._fit = uuid.uuid4().hex
         self._recipes = [self._put(chunk.recipe) for chunk in chunks]
-        self._labels = [self._put(labels[first:stop]) for first, stop in spans]
+        self._known = [self._put((labels[first:stop], norms[first:stop])) for first, stop in spans]
         self._places = [
             Place(self._fit, i, first, stop - first, block_size) for i, (first, stop) in enumerate(spans)
         ]
@@ -229,7 +236,7 @@ class ClusterBlocks(Blocks):
                 take_step,
                 self._recipes[i],
                 self._chunks[i].parts,
-                self._labels[i],
+                self._known[i],
                 self._places[i],
                 before,
                 after,
@@ -246,9 +253,12 @@ class ClusterBlocks(Blocks):
         futures = submit(numbers)
         for _ in range(ROUNDS):
             total = self._total([futures[i] for i in numbers])
-            lost = self._wait([total], futures) or total.result().lost
+            lost = self._wait([total], futures)
             if not lost:
-                return total.result()  # type: ignore[no-any-return]
+                outcome: Outcome = total.result()
+                if not outcome.lost:
+                    return outcome
+                lost = outcome.lost
             total.release()
             for i in lost:
                 futures.pop(i).release()
@@ -375,15 +385,15 @@ def add_outcomes(*outcomes: Outcome) -> Outcome:
 def take_step(
     recipe: bytes,
     parts: list[Any],
-    labels: Array,
+    known: tuple[Array, Array],
     place: Place,
     before: int,
     after: int,
     step: Step[Any],
-    prepare: Callable[[Array], Array],
+    prepare: Prepare,
 ) -> Outcome:
     """On a worker: a step of a block whose codes have changed `before` times, piece by piece."""
-    samples, codes = prepare(make_chunk(recipe, parts)), WorkerCodes(place.fit)
+    samples, (labels, norms), codes = make_chunk(recipe, parts), known, WorkerCodes(place.fit)
     if len(samples) != place.size:
         raise ValueError(f"it has {len(samples)} samples, but {place.size} when training began")
     total: Any = None
@@ -391,7 +401,8 @@ def take_step(
         first = place.first + i
         if not codes.has(first, before):
             return Outcome(None, (place.number,))
-        old = Block(samples[i:j], labels[i:j], first, *codes.read(first, before))
+        X = prepare(samples[i:j], norms[i:j])
+        old = Block(X, labels[i:j], first, *codes.read(first, before))
         new, sums = step(old)
         changed = new.Z is not old.Z
         if changed:
@@ -442,7 +453,8 @@ class WorkerCodes:
     def write(self, first: int, version: int, Z: Array, L: Array) -> None:
         self._versions.pop(first, None)  # until all is written
         self._folder.mkdir(exist_ok=True)
-        with self._path(first).open("wb") as file:
+        path = self._path(first)
+        with path.open("r+b" if path.exists() else "wb") as file:  # pages of an old file are used again
             np.save(file, Z)
             np.save(file, L)
         self._versions[first] = version

@@ -61,16 +61,20 @@ class MappedRows(StoredRows):
         part = read_rows(self.data, rows)
         if not self.unit_norm:
             return part
-        norms = self.norms[rows]
-        if norms.min(initial=1) < np.finfo(part.dtype).tiny:  # zero, or not to be divided by
-            return scaled(part)
-        return np.multiply(part, (1 / norms).astype(part.dtype)[:, None], out=self._buffer(len(part)))
+        return scaled_by(part, self.norms[rows], self._buffer(len(part)))
 
     def _buffer(self, n: int) -> Array:
         found = getattr(self._buffers, "array", None)
         if found is None or len(found) < n:
             found = self._buffers.array = np.empty((n, self.shape[1]), dtype=self.dtype)
         return found[:n]
+
+
+def scaled_by(part: Array, norms: Array, out: Array | None = None) -> Array:
+    """Samples of norm 1, in memory of their own; a zero sample stays zero."""
+    if norms.min(initial=1) < np.finfo(part.dtype).tiny:  # zero, or not to be divided by
+        return scaled(part)
+    return np.multiply(part, (1 / norms).astype(part.dtype)[:, None], out=out)
 
 
 def read_rows(data: Array, rows: slice) -> Array:
@@ -117,10 +121,12 @@ class ClusterRows(StoredRows):
         self.shape, self.dtype = tuple(X.shape), X.dtype
         self._client, self._spans, self._unit_norm = client, spans, unit_norm
         self._chunks = chunks_of(X)
+        self._norms = np.full(len(labels), np.nan)
         blocks = self.blocks(labels, 1, None, 1, prepare=as_they_are)
-        (kinds,) = blocks.map_sum(partial(look, unit_norm))
-        self.usable = np.frombuffer(kinds, dtype=np.uint8) == USABLE
-        bad = np.flatnonzero(np.frombuffer(kinds, dtype=np.uint8) > USABLE)
+        (norms,) = blocks.map_sum(partial(look, unit_norm))
+        self._norms = np.frombuffer(norms)
+        self.usable = self._norms > 0
+        bad = np.flatnonzero(np.isnan(self._norms))
         if bad.size:  # those checks say what is wrong with it
             checked_norms(np.asarray(X[bad[0] : bad[0] + 1]), int(bad[0]), unit_norm)
 
@@ -130,37 +136,30 @@ class ClusterRows(StoredRows):
         n_atoms: int,
         batch_size: int | None,
         threads: int,
-        prepare: Callable[[Array], Array] | None = None,
+        prepare: Callable[[Array, Array], Array] | None = None,
     ) -> Blocks:
         size = self.block_size(n_atoms, batch_size)
-        prepare = prepare or (scaled if self._unit_norm else as_they_are)
-        return ClusterBlocks(self._client, self._chunks, self._spans, labels, prepare, size)
-
-
-# What a look at a sample finds.
-ZERO, USABLE, BAD = 0, 1, 2
+        prepare = prepare or (scaled_by if self._unit_norm else as_they_are)
+        return ClusterBlocks(self._client, self._chunks, self._spans, labels, self._norms, prepare, size)
 
 
 def look(unit_norm: bool, block: Block) -> tuple[Block, tuple[bytes]]:
-    """A byte for each sample of a block: what it is. Those of several blocks add up to one string."""
-    kinds = block.X.any(axis=1).astype(np.uint8)
+    """The norms of a block's samples, as bytes, which add up to those of all; NaN for a sample of no use."""
     try:
-        checked_norms(block.X, 0, unit_norm)
+        return block, (checked_norms(block.X, 0, unit_norm).tobytes(),)
     except ValueError:
-        rows = (block.X[i : i + 1] for i in range(len(block.X)))
-        kinds[[not is_good(row, unit_norm) for row in rows]] = BAD
-    return block, (kinds.tobytes(),)
+        rows = [block.X[i : i + 1] for i in range(len(block.X))]
+        return block, (np.array([_norm_or_nan(row, unit_norm) for row in rows]).tobytes(),)
 
 
-def is_good(row: Array, unit_norm: bool) -> bool:
+def _norm_or_nan(row: Array, unit_norm: bool) -> float:
     try:
-        checked_norms(row, 0, unit_norm)
+        return float(checked_norms(row, 0, unit_norm)[0])
     except ValueError:
-        return False
-    return True
+        return float("nan")
 
 
-def as_they_are(rows: Array) -> Array:
+def as_they_are(rows: Array, norms: Array) -> Array:
     """The rows."""
     return rows
 
