@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -171,9 +172,14 @@ class ClusterBlocks(Blocks):
         """One sum, of all blocks."""
         now = self._version
         given = self._put(step)
-        outcome = self._run(lambda numbers: self._submit(lambda i: given, numbers, now, now + 1), self._all)
+
+        def submit(numbers: Iterable[int]) -> dict[int, Any]:
+            return self._submit(lambda i: given, numbers, now, now + 1)
+
+        futures = submit(self._all)
+        stored = StoredStep.write(step, self._folder / str(now))  # while workers are at it
+        outcome = self._run(submit, self._all, futures)
         if outcome.changed:
-            stored = StoredStep.write(step, self._folder / str(now))
             self._history.append(Change(now, now + 1, stored))
         return [outcome.sums]
 
@@ -248,9 +254,14 @@ class ClusterBlocks(Blocks):
             for i in numbers
         }
 
-    def _run(self, submit: Callable[[Iterable[int]], dict[int, Any]], numbers: Sequence[int]) -> Outcome:
+    def _run(
+        self,
+        submit: Callable[[Iterable[int]], dict[int, Any]],
+        numbers: Sequence[int],
+        futures: dict[int, Any] | None = None,
+    ) -> Outcome:
         """The sum of what tasks of blocks give, in the order of the blocks; lost ones are made anew first."""
-        futures = submit(numbers)
+        futures = submit(numbers) if futures is None else futures
         for _ in range(ROUNDS):
             total = self._total([futures[i] for i in numbers])
             lost = self._wait([total], futures)
@@ -379,7 +390,9 @@ def add_outcomes(*outcomes: Outcome) -> Outcome:
     lost = tuple(i for outcome in outcomes for i in outcome.lost)
     if lost:
         return Outcome(None, lost)
-    return Outcome(reduce(add, (outcome.sums for outcome in outcomes)), (), outcomes[0].changed)
+    first, *others = outcomes
+    # The outcomes stay as they are, should they be asked for again.
+    return Outcome(reduce(add, (outcome.sums for outcome in others), deepcopy(first.sums)), (), first.changed)
 
 
 def take_step(

@@ -42,8 +42,10 @@ class BlockError(RuntimeError):
 
 
 def add(a: Sums, b: Sums) -> Sums:
-    """Sum, field by field, of two tuples of arrays."""
-    fields = [x + y for x, y in zip(a, b, strict=True)]
+    """Sum, field by field, of two tuples of arrays; those of the first are used up."""
+    fields = list(a)
+    for i, y in enumerate(b):
+        fields[i] += y
     return a._make(fields) if hasattr(a, "_make") else type(a)(fields)
 
 
