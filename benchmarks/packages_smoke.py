@@ -15,8 +15,8 @@ import threading
 import warnings
 import zipfile
 from functools import partial
-from importlib.util import find_spec
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 warnings.simplefilter("error")
