@@ -56,6 +56,20 @@ def test_samples_on_the_cluster_and_chunks_without_some_class(client, digits, ex
     expected = LEDLClassifier(**OPTIONS).fit(X[order], y[order])
     source = da.from_array(X[order], chunks=(11, -1)).persist()
     assert_same(LEDLClassifier(**OPTIONS).fit(source, y[order]), expected, 1e-8)
+    # Half of the graph lies on the cluster, half is made anew; and two chunks are made of one.
+    assert_same(LEDLClassifier(**OPTIONS).fit(source.rechunk((22, 30)) * 2.0, y[order]), expected, 1e-8)
+
+
+def test_an_array_in_memory_does_not_travel_with_every_chunk(client):
+    from ledl.estimators._stored import chunks_of
+
+    chunks = chunks_of(da.from_array(np.ones((1000, 50)), chunks=(10, -1)), client)
+    assert len(chunks) == 100
+    assert sum(len(chunk.recipe) for chunk in chunks) < 1000 * 50 * 8
+    assert all(chunk.parts for chunk in chunks)
+    # But what merely has a small array in its graph is made on the workers.
+    made = da.random.random((1000, 50), chunks=(10, -1)) - np.ones(50)
+    assert not any(chunk.parts for chunk in chunks_of(made, client))
 
 
 def test_types_lengths_and_codes(client, digits):

@@ -33,7 +33,6 @@ ROUNDS = 5
 # Sums that a task adds.
 FAN_IN = 8
 
-
 # Makes what steps work on of rows and their norms.
 Prepare = Callable[[Array, Array], Array]
 
@@ -66,14 +65,29 @@ class Chunk(NamedTuple):
     parts: list[Any]  # futures
 
     @classmethod
-    def of(cls, graph: Mapping[Any, Any], key: Any) -> Chunk:
-        """What has that key in a graph of Dask."""
+    def of(cls, graph: Mapping[Any, Any], key: Any, n_bytes: int, client: Any) -> Chunk:
+        """What has that key in a graph of Dask, and that many bytes.
+
+        Of a larger array in this process's memory, which the graphs of all its chunks hold, it is cut here.
+        """
+        from dask.local import get_sync
         from distributed import Future
         from distributed.protocol.pickle import dumps
 
+        data = [getattr(value, "value", value) for value in graph.values()]
+        if any(isinstance(value, np.ndarray) and value.nbytes > n_bytes for value in data):
+            graph = {key: put(client, np.array(get_sync(graph, key)))}
         parts = {name: value for name, value in graph.items() if isinstance(value, Future)}
         rest = {name: value for name, value in graph.items() if name not in parts}
         return cls(dumps((rest, list(parts), key)), list(parts.values()))
+
+
+def put(client: Any, value: Any) -> Any:
+    """A value on the cluster, which does not go with a worker: the scheduler can send it again."""
+    import dask
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+        return client.submit(itself, value, pure=False)
 
 
 def make_chunk(recipe: bytes, parts: list[Any]) -> Array:
@@ -227,11 +241,7 @@ class ClusterBlocks(Blocks):
         return range(len(self._chunks))
 
     def _put(self, value: Any) -> Any:
-        """A value on the cluster, which does not go with a worker: the scheduler can send it again."""
-        import dask
-
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-            return self._client.submit(itself, value, pure=False)
+        return put(self._client, value)
 
     def _submit(
         self, step: Callable[[int], Any], numbers: Iterable[int], before: int, after: int
@@ -334,7 +344,12 @@ class ClusterBlocks(Blocks):
 
     def _give_out(self, numbers: Collection[int]) -> None:
         """A worker for each of those blocks, with its samples if there is one."""
-        self._client.wait_for_workers(1, timeout=PATIENCE)
+        try:
+            self._client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise BlockError(
+                f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds. Start some, and fit again."
+            ) from None
         parts = {i: self._chunks[i].parts for i in numbers}
         where = self._client.who_has([part for own in parts.values() for part in own])
         holders = {i: {w for part in own for w in where.get(part.key, ())} for i, own in parts.items()}

@@ -120,7 +120,7 @@ class ClusterRows(StoredRows):
     ) -> None:
         self.shape, self.dtype = tuple(X.shape), X.dtype
         self._client, self._spans, self._unit_norm = client, spans, unit_norm
-        self._chunks = chunks_of(X)
+        self._chunks = chunks_of(X, client)
         self._norms = np.full(len(labels), np.nan)
         blocks = self.blocks(labels, 1, None, 1, prepare=as_they_are)
         (norms,) = blocks.map_sum(partial(look, unit_norm))
@@ -164,13 +164,13 @@ def as_they_are(rows: Array, norms: Array) -> Array:
     return rows
 
 
-def chunks_of(X: Any) -> list[Chunk]:
+def chunks_of(X: Any, client: Any) -> list[Chunk]:
     """The chunks that are not empty, each with no more of the graph than it needs."""
     from dask.optimization import cull
 
-    graph, rows = dict(X.dask), enumerate(X.chunks[0])
-    keys = [(X.name, i, 0) for i, size in rows if size]
-    return [Chunk.of(cull(graph, [key])[0], key) for key in keys]
+    graph, row = dict(X.dask), X.shape[1] * X.dtype.itemsize
+    sizes = {(X.name, i, 0): row * size for i, size in enumerate(X.chunks[0]) if size}
+    return [Chunk.of(cull(graph, [key])[0], key, n_bytes, client) for key, n_bytes in sizes.items()]
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
