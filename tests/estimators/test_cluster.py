@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from ledl import LEDLClassifier
 from ledl.blocks import BlockError, share_out
-from stored import OPTIONS, assert_same
+from stored import OPTIONS, assert_same, in_file
 
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
 
@@ -60,10 +60,11 @@ def test_samples_on_the_cluster_and_chunks_without_some_class(client, digits, ex
     assert_same(LEDLClassifier(**OPTIONS).fit(source.rechunk((22, 30)) * 2.0, y[order]), expected, 1e-8)
 
 
-def test_an_array_in_memory_does_not_travel_with_every_chunk(client):
+def test_a_whole_array_does_not_travel_with_every_chunk(client, tmp_path):
     from ledl.estimators._stored import chunks_of
 
-    chunks = chunks_of(da.from_array(np.ones((1000, 50)), chunks=(10, -1)), client)
+    mapped = in_file(np.ones((1000, 50)), tmp_path / "X.npy")
+    chunks = chunks_of(da.from_array(mapped, chunks=(10, -1)), client)
     assert len(chunks) == 100
     assert sum(len(chunk.recipe) for chunk in chunks) < 1000 * 50 * 8
     assert all(chunk.parts for chunk in chunks)

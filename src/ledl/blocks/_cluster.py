@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
     def of(cls, graph: Mapping[Any, Any], key: Any, n_bytes: int, client: Any) -> Chunk:
         """What has that key in a graph of Dask, and that many bytes.
 
-        Of a larger array in this process's memory, which the graphs of all its chunks hold, it is cut here.
+        Of a larger array here, such as a memory-map, which the graphs of all its chunks hold, it is cut here.
         """
         from dask.local import get_sync
         from distributed import Future
