@@ -126,6 +126,8 @@ def test_what_is_no_checkpoint_is_refused_and_stays(monkeypatch, tmp_path, digit
         FIRST_LINE + json.dumps({**header, "iterations": 0}).encode() + b"\n",
         FIRST_LINE + json.dumps({**header, "iterations": 10**12}).encode() + b"\n" + bytes(10**6),
         FIRST_LINE + json.dumps({**header, "records": 3}).encode() + b"\n",
+        good.replace(b'"augmented_objective"', b'"augmented_objectivE"'),
+        good.replace(b'"max_iter": 12', b'"max_iter": 13'),
         good[:-1],
         good + b"x",
         good.replace(FIRST_LINE, b"ledl checkpoint, format 2\n"),

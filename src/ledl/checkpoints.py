@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -66,7 +66,7 @@ class Checkpoint:
     path : path
         Where it is. It is refused if it is there and of another fit, or something else; `remove` deletes it.
     identity : mapping
-        All that decides the result, apart from the samples: plain values.
+        All that decides the result, apart from the samples, ``max_iter`` for one: plain values.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
@@ -75,8 +75,11 @@ class Checkpoint:
         self._records: list[dict[str, Array]] = []
         self._cost, self._written = 0.0, -math.inf
 
-    def begin(self, blocks: Blocks, M: Array, n: int) -> Progress | None:
-        """Where the fit was if there is such a file, the blocks' codes being what they were then."""
+    def begin(self, blocks: Blocks, M: Array, n: int, names: Collection[str]) -> Progress | None:
+        """Where the fit was if there is such a file, the blocks' codes being what they were then.
+
+        `names` are those of a record.
+        """
         (sketch,) = blocks.map_sum(sketch_of)
         self._sketch = to_host(sketch)
         self._shapes = {
@@ -89,7 +92,7 @@ class Checkpoint:
             self._check_room()
             return None
         saved = Saved(self.path, self._shapes)
-        saved.check(self._identity, self._sketch)
+        saved.check(self._identity, self._sketch, names)
         blocks.restore_codes(saved.codes)
         self._records = saved.records
         return Progress(as_array(np.array(saved.array("M")), M), list(saved.records))
@@ -180,7 +183,7 @@ class Saved:
         if self._complete:
             self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
 
-    def check(self, identity: Mapping[str, Any], sketch: Array) -> None:
+    def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str]) -> None:
         """Refuse the file of another fit."""
         changed = [name for name in identity if self._was.get(name) != identity[name]]
         for name in changed[:1]:
@@ -192,7 +195,7 @@ class Saved:
         was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)
         with np.errstate(invalid="ignore"):
             same = np.linalg.norm(was - sketch) <= tol * np.linalg.norm(sketch)
-        if not same:
+        if not same or set(self._names) != set(names) or self._n_records > identity["max_iter"]:
             raise ValueError(
                 f"checkpoint={str(self._path)!r} is damaged, or of a fit on other samples. Give another path, "
                 "or delete the file."

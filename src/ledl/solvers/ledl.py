@@ -57,6 +57,22 @@ from ledl.solvers.proximal import soft_threshold
 OBJECTIVE_EVERY = 10
 
 
+# What is recorded of an iteration: see `describe`.
+RECORDED = (
+    "augmented_objective",
+    "data_fit",
+    "label_fit",
+    "code_fit",
+    "penalty",
+    "multiplier",
+    "coupling",
+    "primal_residual",
+    "dual_residual",
+    "nonzero_share",
+    "objective",
+)
+
+
 class Atoms(NamedTuple):
     """The rows [b_k, w_k, a_k], side by side because one sweep updates them."""
 
@@ -190,7 +206,7 @@ def solve(
     schedule = dual_step or DualStep()
     *problems, K, _ = start.M.shape
     n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
-    done = checkpoint.begin(blocks, start.M, n) if checkpoint else None
+    done = checkpoint.begin(blocks, start.M, n, RECORDED) if checkpoint else None
     begun = start if done is None else start._replace(M=done.M)
 
     def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
@@ -456,19 +472,8 @@ def describe(sums: Statistics, fit: Array, problem: Problem, n_codes: int, at_Z:
     """The record of one iteration: the augmented objective, its terms, and residuals."""
     epsilon, rho = problem.epsilon[..., 0, 0], problem.rho[..., 0, 0]
     l1, multiplier, gap, change, nonzeros = (sums.scalars[..., i] for i in range(5))
-    terms = {
-        "data_fit": fit[..., 0],
-        "label_fit": fit[..., 1],
-        "code_fit": fit[..., 2],
-        "penalty": 2 * epsilon * l1,
-        "multiplier": 2 * multiplier,
-        "coupling": rho * gap,
-    }
-    return {
-        "augmented_objective": sum(terms.values()),
-        **terms,
-        "primal_residual": gap**0.5,
-        "dual_residual": rho * change**0.5,
-        "nonzero_share": nonzeros / n_codes,
-        "objective": objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan,
-    }
+    fits = (fit[..., i] for i in range(3))
+    terms = (*fits, 2 * epsilon * l1, 2 * multiplier, rho * gap)
+    residuals = (gap**0.5, rho * change**0.5)
+    value = objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan
+    return dict(zip(RECORDED, (sum(terms), *terms, *residuals, nonzeros / n_codes, value), strict=True))
