@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sklearn.datasets import load_digits
 
 from ledl import LEDLClassifier
 from ledl.checkpoints import FIRST_LINE, Checkpoint
+from ledl.solvers.ledl import solve
 from stored import LEARNT, OPTIONS, in_file
 
 
@@ -41,7 +43,9 @@ def stop_after(monkeypatch, n):
 
 
 def stopped(monkeypatch, model, X, y, n=5):
+    """A fit that was stopped, its last iteration being in the file."""
     with monkeypatch.context() as patch:
+        patch.setattr("ledl.checkpoints.SHARE", np.inf)
         stop_after(patch, n)
         with pytest.raises(StopError):
             model.fit(X, y)
@@ -127,7 +131,11 @@ def test_what_is_no_checkpoint_is_refused_and_stays(monkeypatch, tmp_path, digit
         FIRST_LINE + json.dumps({**header, "iterations": 10**12}).encode() + b"\n" + bytes(10**6),
         FIRST_LINE + json.dumps({**header, "records": 3}).encode() + b"\n",
         good.replace(b'"augmented_objective"', b'"augmented_objectivE"'),
-        good.replace(b'"max_iter": 12', b'"max_iter": 13'),
+        good.replace(b'"alpha": 0.015625', b'"alpha": 0.015626'),
+        FIRST_LINE
+        + json.dumps({**header, "records": [], "iterations": 10**12}).encode()
+        + b"\n"
+        + good[len(FIRST_LINE) :].split(b"\n", 1)[1][5 * 11 * 8 :],
         good[:-1],
         good + b"x",
         good.replace(FIRST_LINE, b"ledl checkpoint, format 2\n"),
@@ -139,6 +147,133 @@ def test_what_is_no_checkpoint_is_refused_and_stays(monkeypatch, tmp_path, digit
         assert path.read_bytes() == content
     path.write_bytes(good)
     model.fit(X, y)
+
+
+def test_more_iterations_may_be_asked_for_but_not_fewer(monkeypatch, tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    with pytest.raises(ValueError, match="has 5 iterations, but max_iter=3"):
+        clone(model).set_params(max_iter=3).fit(X, y)
+    longer = clone(model).set_params(max_iter=20).fit(X, y)
+    expected = LEDLClassifier(**{**OPTIONS, "max_iter": 20}).fit(X, y)
+    assert_array_equal(longer.components_, expected.components_)
+
+
+def test_a_fit_that_diverged_leaves_nothing(tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**{**OPTIONS, "max_iter": 4000}, rho=1e-3, dual_step=50.0, dual_step_decay=1.0)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="infinite or NaN"):
+        model.set_params(checkpoint=tmp_path / "fit").fit(X.astype(np.float32), y)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fits_with_one_file_do_not_undo_each_other(monkeypatch, tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    others = (tmp_path / "fit").read_bytes()
+    (tmp_path / "fit").unlink()
+    begin = Checkpoint.begin
+
+    def overtaken(self, *args):
+        done = begin(self, *args)
+        (tmp_path / "fit").write_bytes(others)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "begin", overtaken)
+        with pytest.raises(ValueError, match="written by another fit meanwhile"):
+            clone(model).set_params(alpha=0.1).fit(X, y)
+    assert (tmp_path / "fit").read_bytes() == others
+    assert len(list(tmp_path.iterdir())) == 1  # no part of a file
+
+
+def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
+    """Files that cost nothing are written always, dear ones for a tenth of the time."""
+    X, y = digits
+    clock, cost, writes = [0.0], [0.0], []
+    write = Checkpoint._write
+
+    def slow(self, *args):
+        write(self, *args)
+        writes.append(len(self._records))
+        clock[0] += cost[0]
+
+    def later(self, *args):
+        clock[0] += 1.0  # an iteration
+        after(self, *args)
+
+    after = Checkpoint.after
+    monkeypatch.setattr("ledl.checkpoints.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(Checkpoint, "_write", slow)
+    monkeypatch.setattr(Checkpoint, "after", later)
+    for cost[0], expected in ((0.0, list(range(1, 13))), (0.5, [1, 6, 11]), (100.0, [1])):
+        writes.clear()
+        LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit").fit(X, y)
+        assert writes == expected
+
+
+def test_no_room_is_told_before_training(monkeypatch, tmp_path, digits):
+    monkeypatch.setattr("ledl.checkpoints.shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 0))
+    with pytest.raises(OSError, match="A checkpoint and its successor need"):
+        LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit").fit(*digits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_float32_tells_samples_apart_but_not_ways_to_scale_them(monkeypatch, tmp_path, digits):
+    X, y = digits
+    X = X.astype(np.float32)
+    mapped = in_file(X, tmp_path / "X.npy")
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    other = X.copy()
+    other[77, :10] += 0.05
+    with pytest.raises(ValueError, match="a fit on other samples"):
+        clone(model).fit(other, y)
+    clone(model).set_params(batch_size=60).fit(mapped, y)
+
+
+def test_other_devices_and_lists(monkeypatch, tmp_path, digits):
+    X, y = digits
+    pytest.importorskip("torch", reason="needs PyTorch")
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    there = clone(model).set_params(device="cpu").fit(X, y)
+    np.testing.assert_allclose(there.components_, LEDLClassifier(**OPTIONS).fit(X, y).components_, atol=1e-8)
+
+
+def test_kernels_that_cannot_be_told_apart(tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, kernel=lambda a, b: float(a @ b), checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="Give a function of a module"):
+        model.fit(X[:40], y[:40])
+
+
+def test_searches_and_streams_have_none(tmp_path, digits):
+    from ledl import BatchedSearchCV
+
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="a search has many"):
+        BatchedSearchCV(model, {"alpha": [0.1]}).fit(X, y)
+    with pytest.raises(ValueError, match="is for fit"):
+        model.partial_fit(X, y, classes=range(10))
+
+
+def test_callbacks_hear_of_new_iterations_only(monkeypatch, tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    heard = []
+    monkeypatch.setattr(
+        "ledl.estimators._ledl.solve",
+        lambda *args, callback, **options: solve(
+            *args, callback=lambda i, *rest: heard.append(i) or callback(i, *rest), **options
+        ),
+    )
+    model.fit(X, y)
+    assert heard == list(range(5, 12))
 
 
 def test_where_it_cannot_be_written(tmp_path, digits):
@@ -179,4 +314,4 @@ def test_a_killed_process_goes_on(tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     expected = LEDLClassifier(**options).fit(mapped, np.arange(5000) % 5)
     assert_array_equal(np.load(tmp_path / "B.npy"), expected.components_)
-    assert [name for name in os.listdir(tmp_path) if "fit" in name and not name.startswith(".")] == []
+    assert sorted(os.listdir(tmp_path)) == ["B.npy", "X.npy"]

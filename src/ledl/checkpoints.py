@@ -21,7 +21,6 @@ import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
 from ledl.blocks import Block, Blocks
-from ledl.files import write_atomically
 
 FIRST_LINE = b"ledl checkpoint, format 1\n"
 # A header of more bytes is none of ours.
@@ -29,7 +28,7 @@ LONGEST_HEADER = 2**24
 # Of the time of a fit, what checkpoints may take: one is written when the last one's cost is that small.
 SHARE = 0.1
 # Where sketches of the same samples agree, relative to their norm: float32 is scaled in different ways.
-SKETCH_TOL = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-3}
+SKETCH_TOL = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
 class Progress(NamedTuple):
@@ -66,7 +65,7 @@ class Checkpoint:
     path : path
         Where it is. It is refused if it is there and of another fit, or something else; `remove` deletes it.
     identity : mapping
-        All that decides the result, apart from the samples, ``max_iter`` for one: plain values.
+        All that decides the result, apart from the samples and the number of iterations: plain values.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
@@ -75,10 +74,10 @@ class Checkpoint:
         self._records: list[dict[str, Array]] = []
         self._cost, self._written = 0.0, -math.inf
 
-    def begin(self, blocks: Blocks, M: Array, n: int, names: Collection[str]) -> Progress | None:
+    def begin(self, blocks: Blocks, M: Array, n: int, names: Collection[str], max_iter: int) -> Progress | None:
         """Where the fit was if there is such a file, the blocks' codes being what they were then.
 
-        `names` are those of a record.
+        `names` are those of a record, of which there may be `max_iter`.
         """
         (sketch,) = blocks.map_sum(sketch_of)
         self._sketch = to_host(sketch)
@@ -92,7 +91,7 @@ class Checkpoint:
             self._check_room()
             return None
         saved = Saved(self.path, self._shapes)
-        saved.check(self._identity, self._sketch, names)
+        saved.check(self._identity, self._sketch, names, max_iter)
         blocks.restore_codes(saved.codes)
         self._records = saved.records
         return Progress(as_array(np.array(saved.array("M")), M), list(saved.records))
@@ -112,7 +111,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the file: the fit is done."""
-        self.path.unlink(missing_ok=True)
+        if self._is_ours():
+            self.path.unlink(missing_ok=True)
 
     def _write(self, blocks: Blocks, M: Array, theta: float) -> None:
         names = list(self._records[0])
@@ -129,7 +129,23 @@ class Checkpoint:
             file.flush()
             os.fsync(file.fileno())
 
-        write_atomically(self.path, write)
+        if not self._is_ours():
+            raise ValueError(
+                f"checkpoint={str(self.path)!r} was written by another fit meanwhile. Give each fit a file of "
+                "its own, and the models of a search none."
+            )
+        # Under one name, so that what a kill leaves is not there twice.
+        part = self.path.resolve().with_name(f".{self.path.name}.part")
+        try:
+            with part.open("wb") as file:
+                write(file)
+            part.replace(self.path.resolve())
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _is_ours(self) -> bool:
+        """Whether the file, if there is one, is of this fit: another may have the same path."""
+        return not self.path.exists() or Saved(self.path, self._shapes).identity == self._identity
 
     def _check_room(self) -> None:
         """Whether the folder has room for the file, and for its successor beside it."""
@@ -178,15 +194,16 @@ class Saved:
                 f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
                 "delete it."
             )
+        self.identity = self._was
         self._layout = layout_of(shapes, (self._n_records, len(self._names)))
         self._complete = size == self._start + self._layout.total
         if self._complete:
             self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
 
-    def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str]) -> None:
+    def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str], max_iter: int) -> None:
         """Refuse the file of another fit."""
-        changed = [name for name in identity if self._was.get(name) != identity[name]]
-        for name in changed[:1]:
+        name = next((name for name in identity if self._was.get(name) != identity[name]), None)
+        if name is not None:
             raise ValueError(
                 f"checkpoint={str(self._path)!r} is of another fit: {name} was {self._was.get(name)!r:.60}, "
                 f"and is {identity[name]!r:.60}. Give another path, or delete the file."
@@ -195,7 +212,13 @@ class Saved:
         was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)
         with np.errstate(invalid="ignore"):
             same = np.linalg.norm(was - sketch) <= tol * np.linalg.norm(sketch)
-        if not same or set(self._names) != set(names) or self._n_records > identity["max_iter"]:
+        same = same and set(self._names) == set(names) and bool(np.isfinite(self.array("M")).all())
+        if same and self._n_records > max_iter:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} has {self._n_records} iterations, but max_iter={max_iter}. "
+                "Raise max_iter, or delete the file."
+            )
+        if not same:
             raise ValueError(
                 f"checkpoint={str(self._path)!r} is damaged, or of a fit on other samples. Give another path, "
                 "or delete the file."
@@ -235,5 +258,4 @@ def write_codes(file: BinaryIO, lock: Lock, layout: Layout, start: int, first: i
 def sketch_of(block: Block) -> tuple[Block, tuple[Array]]:
     """What tells samples from others: their sum with weights that depend on their places."""
     places = np.arange(block.first, block.first + block.X.shape[-2])
-    weights = as_array(np.cos(places)[None], block.X, block.X.dtype)
-    return block, (to_host(weights @ block.X)[0].astype(np.float64),)
+    return block, (np.cos(places) @ to_host(block.X).astype(np.float64, copy=False),)

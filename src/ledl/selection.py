@@ -238,6 +238,11 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
         )
+    if getattr(estimator, "checkpoint", None) is not None:
+        raise ValueError(
+            f"checkpoint={estimator.checkpoint!r} is the file of one fit, but a search has many. Set "
+            "checkpoint=None."
+        )
     if not isinstance(refit, bool | np.bool_):
         raise ValueError(
             f"refit={refit!r} must be True or False; sklearn.model_selection.GridSearchCV has more."

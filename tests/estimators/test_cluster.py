@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,6 +16,7 @@ from ledl import LEDLClassifier
 from ledl.blocks import BlockError, share_out
 from stored import OPTIONS, assert_same, in_file
 
+dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
 
 
@@ -226,12 +229,169 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
     with (
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as restarted,
-        pytest.raises(BlockError, match="scheduler of the Dask cluster was restarted"),
+        pytest.raises(BlockError, match="Dask cluster is gone or was restarted"),
     ):
         model.fit(source, y)
     assert (tmp_path / "fit").exists()
     model.fit(source, y)  # in this process, there being no cluster any more
     assert_same(model, expected, 1e-8)
+
+
+def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
+    """A scheduler of its own process, as clusters have it."""
+    distributed = pytest.importorskip("distributed")
+    from ledl.blocks import ClusterBlocks
+
+    X, y = digits
+    words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+    words += ["--scheduler-file", str(tmp_path / "scheduler.json"), "--dashboard-address", "127.0.0.1:0"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file"]
+    worker += [str(tmp_path / "scheduler.json"), "--nthreads", "1", "--no-dashboard", "--death-timeout", "5"]
+    worker += ["--local-directory", str(tmp_path)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    steps, take = [0], ClusterBlocks._steps
+
+    def counted(self, step):
+        steps[0] += 1
+        if steps[0] == 9:
+            scheduler.kill()
+        return take(self, step)
+
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    short = {"distributed.comm.timeouts.connect": "2s"}
+    with (
+        dask.config.set(short),
+        subprocess.Popen(words, **quiet) as scheduler,
+        subprocess.Popen(worker, **quiet) as served,
+    ):
+        try:
+            with distributed.Client(scheduler_file=str(tmp_path / "scheduler.json")):
+                monkeypatch.setattr(ClusterBlocks, "_steps", counted)
+                with pytest.raises(BlockError, match="Dask cluster is gone or was restarted"):
+                    model.fit(da.from_array(X, chunks=(50, -1)), y)
+        finally:
+            scheduler.kill()
+            served.terminate()
+    monkeypatch.undo()
+    assert_same(model.fit(X, y), expected, 1e-8)
+
+
+def test_a_worker_without_what_it_should_have(client, digits):
+    """Codes of another version, or half written, are not taken for those that are asked for."""
+    from functools import partial
+
+    from ledl.blocks import ClusterBlocks
+    from ledl.estimators._stored import as_they_are, chunks_of
+
+    X = digits[0]
+    chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
+    spans = [(i, i + 50) for i in range(0, 200, 50)]
+    blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), np.ones(200), as_they_are, 64, 20)
+    for add in (1.0, 2.0, 4.0):
+        blocks.map_sum(partial(count_up, add))
+    expected = blocks.codes()
+    assert expected[0] == pytest.approx(7.0)
+    for spoil in (older_versions, no_versions):
+        client.run(spoil)
+        assert_array_equal(blocks.codes(), expected)
+    saved = {first: (np.full((50, 1), 7.0), np.full((50, 1), 7.0)) for first, _ in spans}
+    blocks.saved_codes(lambda first, stop: saved[first])
+    assert len(blocks._history) == 1
+    blocks.map_sum(partial(count_up, 8.0))
+    client.run(no_versions)
+    assert_array_equal(blocks.codes(), expected + 8)  # from what was saved, and one step
+    blocks.restore_codes(lambda first, stop: saved[first])
+    client.run(no_versions)
+    assert_array_equal(blocks.codes(), expected)
+    blocks.close()
+
+
+def count_up(add, block):
+    old = np.zeros((len(block.X), 1)) if block.Z is None else block.Z
+    return block._replace(Z=old + add, L=old + add), (1,)
+
+
+def older_versions():
+    from ledl.blocks import _cluster
+
+    for versions in _cluster._VERSIONS.values():
+        for first in versions:
+            versions[first] -= 1
+
+
+def no_versions():
+    from ledl.blocks import _cluster
+
+    _cluster._VERSIONS.clear()
+
+
+def test_outcomes_are_not_used_up():
+    """They may be asked for again, where a worker that had a sum of them is lost."""
+    from ledl.blocks._cluster import Outcome, add_outcomes
+
+    parts = [Outcome((np.array([1.0, i]),)) for i in range(3)]
+    for _ in range(2):
+        assert_array_equal(add_outcomes(*parts).sums[0], [3.0, 3.0])
+    assert add_outcomes(parts[0], Outcome(None, (4,)), Outcome(None, (7,))).lost == (4, 7)
+
+
+def test_chunks_that_share_their_making(client, tmp_path, digits, expected):
+    X, y = digits
+    source = da.from_array(X, chunks=(25, -1))
+    centred = (source - source.mean(axis=0)) + X.mean(axis=0)
+    assert_same(LEDLClassifier(**OPTIONS).fit(centred, y), expected, 1e-8)
+    shift = client.scatter(np.zeros(64))
+    shifted = source.map_blocks(
+        lambda part, shift: part + shift, shift=shift, dtype=float, meta=np.empty((0, 0))
+    )
+    assert_same(LEDLClassifier(**OPTIONS).fit(shifted, y), expected, 1e-8)
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_without_a_cluster_chunks_are_made_once_in_a_pass(digits, batch_size):
+    X, y = digits
+    made = []
+
+    def read(part):
+        made.append(len(part))
+        return part
+
+    source = da.from_array(X, chunks=(100, -1)).map_blocks(read, dtype=X.dtype, meta=np.empty((0, 0)))
+    LEDLClassifier(**OPTIONS, batch_size=batch_size).fit(source, y)
+    assert len(made) == 2 * (OPTIONS["max_iter"] + 4)  # a look, the start, sums of squares, and the last pass
+
+
+def test_a_fit_in_a_task(client, digits, expected):
+    X, y = digits
+
+    def fit():
+        from distributed import get_client
+
+        get_client()
+        return LEDLClassifier(**OPTIONS).fit(da.from_array(X, chunks=(50, -1)), y)
+
+    for model in client.gather([client.submit(fit, pure=False) for _ in range(3)]):
+        assert_same(model, expected, 1e-8)
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_chunks_that_are_not_what_they_say(request, digits, on_cluster):
+    if on_cluster:
+        request.getfixturevalue("client")
+    X, y = digits
+    for wrong in (lambda part: part[:-1], lambda part: part[:, :-1]):
+        source = da.from_array(X, chunks=(100, -1))
+        source = source.map_blocks(wrong, dtype=X.dtype, meta=np.empty((0, 0)))
+        with pytest.raises(BlockError, match="amples 0 to 99"):
+            LEDLClassifier(**OPTIONS).fit(source, y)
+
+
+def test_tiny_and_zero_samples_are_scaled_as_in_memory(client, digits):
+    X, y = digits
+    odd = X * 1e-310
+    odd[50] = 0
+    expected = LEDLClassifier(**OPTIONS).fit(odd, y)
+    assert_same(LEDLClassifier(**OPTIONS).fit(da.from_array(odd, chunks=(70, -1)), y), expected, 1e-8)
 
 
 def test_nothing_stays_on_the_workers(client, digits):
@@ -241,7 +401,13 @@ def test_nothing_stays_on_the_workers(client, digits):
     def files(dask_worker):
         return [name for name in os.listdir(dask_worker.local_directory) if name.startswith("ledl")]
 
+    def versions():
+        from ledl.blocks import _cluster
+
+        return len(_cluster._VERSIONS)
+
     assert not any(client.run(files).values())
+    assert not any(client.run(versions).values())
     deadline = time.monotonic() + 20
     while any(client.has_what().values()):  # the scheduler is told of what nobody wants in its own time
         assert time.monotonic() < deadline

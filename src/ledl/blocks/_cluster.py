@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import deepcopy
-from functools import partial, reduce
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,6 +32,11 @@ LOOK_EVERY, PATIENCE = 1.0, 60.0
 ROUNDS = 5
 # Sums that a task adds.
 FAN_IN = 8
+
+GONE = (
+    "The Dask cluster is gone or was restarted, or has lost samples that it cannot make again. Fit again; with "
+    "checkpoint=PATH a fit goes on where it was."
+)
 
 # Makes what steps work on of rows and their norms.
 Prepare = Callable[[Array, Array], Array]
@@ -52,6 +57,7 @@ class Place(NamedTuple):
     number: int
     first: int
     size: int
+    n_features: int
     block_size: int
 
 
@@ -78,6 +84,9 @@ class Chunk(NamedTuple):
         if any(isinstance(value, np.ndarray) and value.nbytes > n_bytes for value in data):
             graph = {key: put(client, np.array(get_sync(graph, key)))}
         parts = {name: value for name, value in graph.items() if isinstance(value, Future)}
+        # Futures among the arguments of tasks are there by their keys alone.
+        wanted = {name for value in graph.values() for name in getattr(value, "dependencies", ())}
+        parts |= {name: Future(name, client) for name in wanted - set(graph)}
         rest = {name: value for name, value in graph.items() if name not in parts}
         return cls(dumps((rest, list(parts), key)), list(parts.values()))
 
@@ -108,7 +117,7 @@ class Change(NamedTuple):
 
 
 class StoredStep(NamedTuple):
-    """A step that all blocks have taken, in a file of this process."""
+    """A step that all blocks take, in a file of this process."""
 
     path: Path
 
@@ -138,6 +147,22 @@ class Restoring(NamedTuple):
         return one
 
 
+def told(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that tells of a cluster that is gone in its own words."""
+
+    @wraps(method)
+    def telling(*args: Any, **options: Any) -> Any:
+        from distributed.client import ClosedClientError
+        from distributed.comm import CommClosedError
+
+        try:
+            return method(*args, **options)
+        except (ClosedClientError, CommClosedError, CancelledError) as error:
+            raise BlockError(GONE) from error
+
+    return telling
+
+
 class ClusterBlocks(Blocks):
     """Chunks of a Dask array on the workers of a cluster, each with its codes.
 
@@ -154,10 +179,13 @@ class ClusterBlocks(Blocks):
         Norms of the samples, which `prepare` needs.
     prepare : callable (rows, norms) -> rows
         What makes rows that steps work on of those of a chunk.
+    n_features : int
+        Columns of a chunk.
     block_size : int
         Samples that a worker's thread works on at a time.
     """
 
+    @told
     def __init__(
         self,
         client: Any,
@@ -166,6 +194,7 @@ class ClusterBlocks(Blocks):
         labels: Array,
         norms: Array,
         prepare: Prepare,
+        n_features: int,
         block_size: int,
     ) -> None:
         self.problems = ()
@@ -174,7 +203,8 @@ class ClusterBlocks(Blocks):
         self._recipes = [self._put(chunk.recipe) for chunk in chunks]
         self._known = [self._put((labels[first:stop], norms[first:stop])) for first, stop in spans]
         self._places = [
-            Place(self._fit, i, first, stop - first, block_size) for i, (first, stop) in enumerate(spans)
+            Place(self._fit, i, first, stop - first, n_features, block_size)
+            for i, (first, stop) in enumerate(spans)
         ]
         self._workers = [""] * len(chunks)
         self._history: list[Change] = []
@@ -182,6 +212,7 @@ class ClusterBlocks(Blocks):
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._give_out(range(len(chunks)))
 
+    @told
     def _steps(self, step: Step[Sums]) -> Iterable[Sums]:
         """One sum, of all blocks."""
         now = self._version
@@ -202,6 +233,7 @@ class ClusterBlocks(Blocks):
         self.save_codes(lambda first, Z, L: found.append(Z))
         return np.concatenate(found)
 
+    @told
     def save_codes(self, keep: KeepCodes) -> None:
         def ask(numbers: Iterable[int]) -> dict[int, Any]:
             return {
@@ -214,6 +246,7 @@ class ClusterBlocks(Blocks):
         for i, (first, _) in enumerate(self._spans):  # in turn: all may be more than this machine holds
             keep(first, *self._run(ask, [i]).sums)
 
+    @told
     def restore_codes(self, read: ReadCodes) -> None:
         given = Restoring(read, self._spans).put(self._put)
         for i in self._all:
@@ -289,7 +322,7 @@ class ClusterBlocks(Blocks):
         raise BlockError(f"{names} lost its worker {ROUNDS} times. Workers may have too little memory for it.")
 
     def _total(self, futures: list[Any]) -> Any:
-        while len(futures) > 1 or not futures:
+        while len(futures) > 1:
             groups = [futures[i:j] for i, j in spans_of(len(futures), FAN_IN)]
             futures = [self._client.submit(add_outcomes, *group, pure=False) for group in groups]
         return futures[0]
@@ -317,21 +350,22 @@ class ClusterBlocks(Blocks):
                 continue
             except CancelledError:
                 self._fail(futures)
-            if any(future.status == "error" for future in wanted):
-                self._fail(futures)
+            failed = [future for future in wanted if future.status == "error"]
+            if failed:
+                self._fail(futures, failed[0].exception())
             return ()
 
-    def _fail(self, futures: Mapping[int, Any]) -> NoReturn:
+    def _fail(self, futures: Mapping[int, Any], error: BaseException | None = None) -> NoReturn:
+        """Name the block that failed; or tell that adding failed, or that all is gone."""
         for i, future in futures.items():
             if future.status == "error":
                 error = future.exception()
                 raise BlockError(
                     f"{self._name(i)} could not be worked on: {type(error).__name__}: {error}"
                 ) from error
-        raise BlockError(
-            "The scheduler of the Dask cluster was restarted, or has lost samples that it cannot make again. "
-            "Fit again; with checkpoint=PATH a fit goes on where it was."
-        )
+        if error is not None:
+            raise BlockError(f"Sums of blocks could not be added: {type(error).__name__}: {error}") from error
+        raise BlockError(GONE)
 
     def _name(self, number: int) -> str:
         first, stop = self._spans[number]
@@ -339,8 +373,10 @@ class ClusterBlocks(Blocks):
 
     def _living(self) -> dict[str, int]:
         """Threads of the workers that live."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        return {address: info["nthreads"] for address, info in workers.items()}
+        info = self._client.scheduler_info(n_workers=-1)
+        if "workers" not in info:  # it has lost its scheduler
+            raise BlockError(GONE)
+        return {address: worker["nthreads"] for address, worker in info["workers"].items()}
 
     def _give_out(self, numbers: Collection[int]) -> None:
         """A worker for each of those blocks, with its samples if there is one."""
@@ -422,8 +458,8 @@ def take_step(
 ) -> Outcome:
     """On a worker: a step of a block whose codes have changed `before` times, piece by piece."""
     samples, (labels, norms), codes = make_chunk(recipe, parts), known, WorkerCodes(place.fit)
-    if len(samples) != place.size:
-        raise ValueError(f"it has {len(samples)} samples, but {place.size} when training began")
+    if samples.shape != (place.size, place.n_features):
+        raise ValueError(f"it has the shape {samples.shape}, but X says {(place.size, place.n_features)}")
     total: Any = None
     for i, j in spans_of(place.size, place.block_size):
         first = place.first + i
@@ -467,10 +503,10 @@ class WorkerCodes:
 
         worker = get_worker()
         self._folder = Path(worker.local_directory) / f"ledl-{fit}"
-        self._versions = _VERSIONS.setdefault((worker.address, fit), {})
+        self._key = worker.address, fit
 
     def has(self, first: int, version: int) -> bool:
-        return version == 0 or self._versions.get(first) == version
+        return version == 0 or _VERSIONS.get(self._key, {}).get(first) == version
 
     def read(self, first: int, version: int) -> tuple[Array, Array] | tuple[None, None]:
         if version == 0:
@@ -479,13 +515,14 @@ class WorkerCodes:
             return np.load(file), np.load(file)
 
     def write(self, first: int, version: int, Z: Array, L: Array) -> None:
-        self._versions.pop(first, None)  # until all is written
+        versions = _VERSIONS.setdefault(self._key, {})
+        versions.pop(first, None)  # until all is written
         self._folder.mkdir(exist_ok=True)
         path = self._path(first)
         with path.open("r+b" if path.exists() else "wb") as file:  # pages of an old file are used again
             np.save(file, Z)
             np.save(file, L)
-        self._versions[first] = version
+        versions[first] = version
 
     def _path(self, first: int) -> Path:
         return self._folder / f"{first}.npy"

@@ -6,6 +6,7 @@ import os
 from contextlib import closing, nullcontext
 from functools import partial
 from numbers import Integral, Real
+from pickle import PicklingError
 from typing import Any, ClassVar, NamedTuple
 
 import joblib
@@ -45,10 +46,10 @@ from ledl.estimators._base import (
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.estimators._stored import StoredRows, map_rows, open_dask, with_known_rows
+from ledl.estimators._stored import StoredRows, beside_tasks, map_rows, open_dask, with_known_rows
 from ledl.estimators._stream import StreamFit, check_precision
 from ledl.lazy import check_rows
-from ledl.solvers.iteration import Iterations
+from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
 from ledl.spreading import n_threads
@@ -59,12 +60,13 @@ from ledl.threads import one_blas_thread
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
 
-# Parameters that do not change what is learnt.
+# Parameters that do not change what is learnt until the last iteration.
 NOT_THE_RESULT = {
     "batch_size",
     "checkpoint",
     "device",
     "keep_codes",
+    "max_iter",
     "n_jobs",
     "transform_alpha",
     "transform_tol",
@@ -195,7 +197,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
     checkpoint : path, default=None
         A file that `fit` keeps its atoms and codes in while it runs, for about a tenth of its time at most.
         From it, `fit` with the same parameters on the same samples goes on where it was stopped, to the same
-        model. It is deleted when the fit is done.
+        model. It is deleted when the fit is done. Each fit needs a file of its own: not for searches.
 
     device : str, default=None
         Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
@@ -210,7 +212,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
-        there are blocks: with `batch_size`, or on a memory-map. None means 1 unless in a
+        there are blocks: with `batch_size`, on a memory-map, or on a Dask array where there is no cluster. None means 1 unless in a
         `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
@@ -387,6 +389,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         """
         if self.checkpoint is not None:
             check_place(self.checkpoint)
+        with beside_tasks() if is_dask(X) else nullcontext():
+            return self._fit(X, y)
+
+    def _fit(self, X: Array, y: Array) -> LEDLClassifier:
         training = self._prepare(X, y)
         blocks, start = training.blocks(self._device_of(X), self.batch_size, n_threads(self.n_jobs))
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
@@ -406,6 +412,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
                 checkpoint=checkpoint,
             )
+            if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
+                checkpoint.remove()  # there is no going on from there
             codes = {"training_codes_": np.array(to_host(blocks.codes()))} if self.keep_codes else {}
             X_kept = training.coordinates
             samples = {} if isinstance(X_kept, StoredRows) else kept_samples(X_kept, training.labels)
@@ -426,7 +434,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         if not isinstance(self.random_state, Integral):
             del params["random_state"]  # says nothing about what was drawn
         samples = training.coordinates
-        known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": str(samples.dtype)}
+        dtype = str(samples.dtype).removeprefix("torch.")
+        known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": dtype}
         labels = joblib.hash((training.classes, training.labels))
         return {**{name: plain(value) for name, value in params.items()}, **known, "labels": labels}
 
@@ -434,6 +443,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         """All that training needs and the weights do not change."""
         device = self._device_of(X)
         check_precision(self.precision, device)
+        if is_dask(X) and y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         y = np.asarray(y) if is_dask(y) else y
         X = self._known_rows(X) if is_dask(X) else X
         is_stored = device is None and self._trains_where_they_are(X)
@@ -546,7 +557,14 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
 def plain(value: Any) -> Any:
     """A parameter as text can hold it: of what is more than a number or a name a digest."""
     value = value.item() if isinstance(value, np.generic) else value
-    return value if isinstance(value, str | int | float | None) else joblib.hash(value)
+    if isinstance(value, str | int | float | None):
+        return value
+    try:
+        return joblib.hash(tuple(value) if isinstance(value, list) else value)
+    except PicklingError as error:
+        raise ValueError(
+            f"checkpoint: {value!r:.80} cannot be told from others ({error}). Give a function of a module."
+        ) from error
 
 
 def samples_to_start_at(X: Array | StoredRows, labels: Array) -> list[Array]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,8 @@ from ledl.subspace import scaled, squared_norms
 BLOCK_BYTES, SCAN = 2**27, 2**13
 # Arrays of the size of its codes that a step needs beside the samples.
 WORK_ARRAYS = 8
+# How often a task of a Dask graph may be needed, in the mean, before chunks are made once and for all.
+SHARED = 2
 
 
 class StoredRows:
@@ -58,10 +61,20 @@ class MappedRows(StoredRows):
         return MappedBlocks(self, labels, spans, threads)
 
     def __getitem__(self, rows: slice) -> Array:
-        part = read_rows(self.data, rows)
+        part = read_rows(self.data, rows) if isinstance(self.data, np.ndarray) else self._cut(rows)
         if not self.unit_norm:
             return part
         return scaled_by(part, self.norms[rows], self._buffer(len(part)))
+
+    def _cut(self, rows: slice) -> Array:
+        """Rows of a chunk of Dask, which is made once for all blocks that are cut from it one after another."""
+        span = next(span for span in self._spans if span[0] <= rows.start < span[1])
+        if getattr(self._buffers, "span", None) != span:
+            self._buffers.span, self._buffers.chunk = None, None  # make room first
+            self._buffers.chunk = read_rows(self.data, slice(*span))
+            self._buffers.span = span
+        chunk: Array = self._buffers.chunk
+        return chunk[rows.start - span[0] : rows.stop - span[0]]
 
     def _buffer(self, n: int) -> Array:
         found = getattr(self._buffers, "array", None)
@@ -82,11 +95,17 @@ def read_rows(data: Array, rows: slice) -> Array:
     if isinstance(data, np.ndarray):
         return np.asarray(data[rows])
     try:
-        return np.asarray(data[rows])
+        part = np.asarray(data[rows])
     except Exception as error:
         raise BlockError(
             f"Samples {rows.start} to {rows.stop - 1} could not be read: {type(error).__name__}: {error}"
         ) from error
+    if part.shape != (rows.stop - rows.start, data.shape[1]):
+        raise BlockError(
+            f"Samples {rows.start} to {rows.stop - 1} have the shape {part.shape}, but X says "
+            f"{(rows.stop - rows.start, data.shape[1])}."
+        )
+    return part
 
 
 def map_rows(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> MappedRows:
@@ -140,7 +159,9 @@ class ClusterRows(StoredRows):
     ) -> Blocks:
         size = self.block_size(n_atoms, batch_size)
         prepare = prepare or (scaled_by if self._unit_norm else as_they_are)
-        return ClusterBlocks(self._client, self._chunks, self._spans, labels, self._norms, prepare, size)
+        return ClusterBlocks(
+            self._client, self._chunks, self._spans, labels, self._norms, prepare, self.shape[1], size
+        )
 
 
 def look(unit_norm: bool, block: Block) -> tuple[Block, tuple[bytes]]:
@@ -165,12 +186,21 @@ def as_they_are(rows: Array, norms: Array) -> Array:
 
 
 def chunks_of(X: Any, client: Any) -> list[Chunk]:
-    """The chunks that are not empty, each with no more of the graph than it needs."""
+    """The chunks that are not empty, each with no more of the graph than it needs.
+
+    Where many chunks need the same, such as the mean of all, it would be made for each in every pass: then all
+    are made once, and stay on the cluster.
+    """
     from dask.optimization import cull
 
-    graph, row = dict(X.dask), X.shape[1] * X.dtype.itemsize
+    row = X.shape[1] * X.dtype.itemsize
     sizes = {(X.name, i, 0): row * size for i, size in enumerate(X.chunks[0]) if size}
-    return [Chunk.of(cull(graph, [key])[0], key, n_bytes, client) for key, n_bytes in sizes.items()]
+    graph = dict(X.dask)
+    graphs = {key: cull(graph, [key])[0] for key in sizes}
+    if sum(map(len, graphs.values())) > SHARED * len(graph):
+        graph = dict(client.persist(X).dask)
+        graphs = {key: {key: graph[key]} for key in sizes}
+    return [Chunk.of(graphs[key], key, n_bytes, client) for key, n_bytes in sizes.items()]
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
@@ -183,13 +213,40 @@ def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
     return ClusterRows(client, X, spans, labels, unit_norm)
 
 
+def is_task() -> bool:
+    """Whether this is a task on a worker of a Dask cluster."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def beside_tasks() -> Iterator[None]:
+    """In a task of Dask: leave its thread to the tasks that it will wait for."""
+    if not is_task():
+        yield
+        return
+    from distributed import rejoin, secede
+
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
 def cluster_client() -> Any:
-    """The client of this process, if it has one: Dask, too, would send work there."""
+    """The client of this process, if it has one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
     try:
-        client = distributed.default_client()
+        client = distributed.get_client() if is_task() else distributed.default_client()
     except ValueError:
         return None
     if client.asynchronous:

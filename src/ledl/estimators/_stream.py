@@ -42,6 +42,7 @@ class StreamFit(DictionaryClassifier):
     init: Any
     kernel: Any
     keep_codes: bool
+    checkpoint: Any
     batch_size: int | None
     precision: str
     random_state: Any
@@ -110,11 +111,12 @@ class StreamFit(DictionaryClassifier):
         device = self._device_of(X)
         check_precision(self.precision, device)
         atoms = self._atoms_so_far(X, known, atom_labels, is_new)
-        X = namespace(atoms.M).astype(place(X, device), atoms.M.dtype, copy=False)
+        X = place(X, device)
         stream = self._stream_so_far(atoms)
         threads = one_blas_thread() if len(atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
         with threads, float32_products(self.precision, device):
-            samples = scaled(X) if scales else X
+            # Scaled first: what is tiny or huge in one type may be nothing in another.
+            samples = namespace(atoms.M).astype(scaled(X) if scales else X, atoms.M.dtype, copy=False)
             stream, atoms = self._learn(stream, atoms, samples, labels, atom_labels)
         B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
         state = self._atom_attributes(IdentitySubspace(), B, atom_labels, known)
@@ -162,6 +164,11 @@ class StreamFit(DictionaryClassifier):
                 "keep_codes=True, but partial_fit keeps nothing that grows with the stream. Set "
                 "keep_codes=False, and call transform on the samples whose codes you want."
             )
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is for fit; what partial_fit has learnt is in the model, and "
+                "ledl.save keeps it. Set checkpoint=None."
+            )
         if is_new and not (isinstance(self.init, str) and self.init == "class"):
             raise ValueError(
                 "init is not 'class', but atoms of a stream start at the first samples of their class. Set "
@@ -184,7 +191,9 @@ class StreamFit(DictionaryClassifier):
                     "classes. Give all labels that may come, as classes=[...]."
                 )
             return self.classes_
-        given = np.unique(np.asarray(list(classes)))
+        if np.ndim(classes) != 1:
+            raise ValueError(f"classes={classes!r:.60} must be a list of all labels that may come.")
+        given = np.unique(np.asarray(classes))
         if is_new:
             check_classification_targets(given)
             if len(given) < 2:

@@ -206,7 +206,7 @@ def solve(
     schedule = dual_step or DualStep()
     *problems, K, _ = start.M.shape
     n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
-    done = checkpoint.begin(blocks, start.M, n, RECORDED) if checkpoint else None
+    done = checkpoint.begin(blocks, start.M, n, RECORDED, max_iter) if checkpoint else None
     begun = start if done is None else start._replace(M=done.M)
 
     def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
