@@ -212,8 +212,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
-        there are blocks: with `batch_size`, on a memory-map, or on a Dask array where there is no cluster. None means 1 unless in a
-        `joblib.parallel_config` context, -1 as many as there are processors.
+        there are blocks: with `batch_size`, on a memory-map, or on a Dask array where there is no cluster. None
+        means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
         Draws the atoms to start from. An int gives the same model every time.
