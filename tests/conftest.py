@@ -37,9 +37,9 @@ def require_dataset():
     return require
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes of one thread; started once, by the first test that asks for it."""
+    """Two worker processes of one thread, for a module: what a scheduler does disturbs tests that count memory."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     dask = pytest.importorskip("dask")
     # No page to watch it, at any port that is free: dashboard_address=None takes a fixed one, and warns where
