@@ -39,7 +39,7 @@ def require_dataset():
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes of one thread, for a module: what a scheduler does disturbs tests that count memory."""
+    """Two worker processes of one thread, for a module: a scheduler would disturb tests that count memory."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     dask = pytest.importorskip("dask")
     # No page to watch it, at any port that is free: dashboard_address=None takes a fixed one, and warns where
