@@ -16,6 +16,7 @@ import warnings
 import zipfile
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 warnings.simplefilter("error")
@@ -27,6 +28,7 @@ GIVEN_BY = {
     "images": {"images"},
     "download": {"download"},
     "gpu": {"gpu"},
+    "dask": {"dask"},
     "cli": {"cli"},
 }
 
@@ -129,6 +131,28 @@ def gpu(model, X, y, network):
     assert np.allclose(scores, tensors, atol=1e-3)
 
 
+def dask(model, X, y, network):
+    """A fit on a cluster, and lazy labels."""
+    from sklearn.datasets import load_digits
+
+    from ledl.experiments import Plan, reproduce
+
+    if find_spec("distributed") is None:
+        with tempfile.TemporaryDirectory() as out:
+            reproduce(Plan(), out, figures=False, dask="tcp://127.0.0.1:1")
+    import dask.array as da
+    from distributed import Client, LocalCluster
+    from sklearn.base import clone
+
+    X, y = (values[:200] for values in load_digits(return_X_y=True))
+    one = clone(model).set_params(n_components=30).fit(X, y)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**options) as cluster, Client(cluster):
+        chunks = da.from_array(X, chunks=(64, 64))
+        same = clone(one).fit(chunks, y).predict(chunks).compute()
+    assert (same == one.predict(X)).all()
+
+
 def cli(model, X, y, network):
     for words in (["--help"], ["--version"], ["reproduce", "--help"]):
         done = subprocess.run([sys.executable, "-m", "ledl", *words], capture_output=True, text=True)
@@ -149,6 +173,7 @@ USES = {
     "images": [images, onnx_files],
     "download": [download],
     "gpu": [gpu],
+    "dask": [dask],
     "cli": [cli],
 }
 

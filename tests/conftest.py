@@ -1,7 +1,9 @@
 """Fixtures shared by all tests."""
 
+import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -33,3 +35,37 @@ def require_dataset():
             pytest.skip(f"the dataset {name!r} is not here: set LEDL_DATA to the folder with {file}")
 
     return require
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes of one thread, for a module: a scheduler would disturb tests that count memory."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    dask = pytest.importorskip("dask")
+    # No page to watch it, at any port that is free: dashboard_address=None takes a fixed one, and warns where
+    # another cluster has it. Workers keep their files away from the tests, and on a machine that is full for
+    # other reasons they are neither paused nor ended.
+    steady = {"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dask.config.set(steady),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            local_directory=folder,
+            silence_logs=logging.ERROR,
+        ) as started,
+    ):
+        yield started
+
+
+@pytest.fixture
+def client(cluster):
+    """What talks to the cluster; the default scheduler of Dask while a test runs."""
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        yield connected

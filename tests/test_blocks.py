@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ledl.arrays import upload_ahead
-from ledl.blocks import InMemoryBlocks, MappedBlocks, StreamedBlocks
+from ledl.blocks import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of
 from ledl.solvers.ledl import solve
 from ledl.solvers.start import class_start
 from problems import make_problem
@@ -62,12 +62,12 @@ def test_map_sum_sums_and_keeps_what_a_step_returns(block_size, threads):
 @pytest.mark.parametrize("block_size", [1, 2, 3, 7, 100])
 def test_mapped_blocks_do_the_same(block_size, threads):
     X, labels = np.arange(30.0).reshape(15, 2), np.arange(15) % 4
-    check_map_sum(MappedBlocks(X, labels, block_size, threads), X, labels)
+    check_map_sum(MappedBlocks(X, labels, spans_of(len(X), block_size), threads), X, labels)
 
 
 def test_scratch_files_are_gone_with_the_blocks(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    blocks = MappedBlocks(np.ones((6, 2)), np.zeros(6, int), 2)
+    blocks = MappedBlocks(np.ones((6, 2)), np.zeros(6, int), spans_of(6, 2))
     blocks.map_sum(lambda block: (block._replace(Z=block.X, L=block.X), (1,)))
     (folder,) = tmp_path.iterdir()
     assert {file.name for file in folder.iterdir()} == {"Z", "L"}
@@ -77,7 +77,7 @@ def test_scratch_files_are_gone_with_the_blocks(monkeypatch, tmp_path):
 
 
 def test_too_little_scratch_space_is_told(monkeypatch):
-    blocks = MappedBlocks(np.ones((6, 2)), np.zeros(6, int), 2)
+    blocks = MappedBlocks(np.ones((6, 2)), np.zeros(6, int), spans_of(6, 2))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
     with pytest.raises(OSError, match="TMPDIR"):
         blocks.map_sum(lambda block: (block._replace(Z=block.X), (1,)))

@@ -89,7 +89,15 @@ def test_metadata(packages):
         commands = archive.read(f"{info}/entry_points.txt").decode()
     assert metadata["Version"] == ledl.__version__
     assert metadata["License-Expression"] == "BSD-3-Clause"
-    assert set(metadata.get_all("Provides-Extra")) == {"plots", "progress", "images", "download", "gpu", "cli"}
+    assert set(metadata.get_all("Provides-Extra")) == {
+        "plots",
+        "progress",
+        "images",
+        "download",
+        "gpu",
+        "dask",
+        "cli",
+    }
     plain = [r for r in metadata.get_all("Requires-Dist") if "extra ==" not in r]
     names = {r.partition(">")[0].strip() for r in plain}
     assert names == {"numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "numba"}

@@ -44,6 +44,12 @@ def is_torch(array: Array) -> bool:
     return kind is not None and isinstance(array, kind)
 
 
+def is_dask(array: Array) -> bool:
+    """Whether it is an array of Dask, which is not imported for the question."""
+    kind = getattr(sys.modules.get("dask.array"), "Array", None)
+    return kind is not None and isinstance(array, kind)
+
+
 def is_on_gpu(array: Array) -> bool:
     """Whether it is a tensor that Triton's kernels can work on where it lies."""
     return is_torch(array) and bool(array.is_cuda)

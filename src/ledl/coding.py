@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 
@@ -18,6 +18,7 @@ from ledl.arrays import (
     Array,
     as_array,
     float32_products,
+    is_dask,
     is_numpy,
     is_torch,
     namespace,
@@ -26,9 +27,11 @@ from ledl.arrays import (
     upload_ahead,
 )
 from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
+from ledl.lazy import check_rows, floats_of, map_rows
 from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
-from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled
+from ledl.spreading import n_threads
+from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms
 from ledl.threads import map_in_threads, one_blas_thread
 
 
@@ -103,7 +106,8 @@ def sparse_encode(
     ----------
     X : array-like of shape (n_samples, n_features)
         Samples; float32 and float64 stay what they are, and so do codes, anything else becomes float64. A
-        memory-mapped array is read chunk by chunk. PyTorch tensors are coded where they lie.
+        memory-mapped array is read chunk by chunk. PyTorch tensors are coded where they lie. A Dask array
+        gives a Dask array of as many chunks of rows, and nothing is computed yet.
 
     dictionary : array-like of shape (n_components, n_features)
         The atoms D. They need not have norm 1, but for OMP that is what makes their correlations comparable.
@@ -134,10 +138,10 @@ def sparse_encode(
         Non-negative codes. Lasso only.
 
     init : array-like or sparse matrix of shape (n_samples, n_components), default=None
-        Codes to start from, such as those at another alpha. Lasso only.
+        Codes to start from, such as those at another alpha. Lasso only; not for Dask arrays.
 
     sparse_output : bool, default=False
-        Give a `scipy.sparse.csr_array`: much less memory where codes are sparse.
+        Give a `scipy.sparse.csr_array`: much less memory where codes are sparse. Not for Dask arrays.
 
     device : str, default=None
         Where codes are computed: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
@@ -148,11 +152,11 @@ def sparse_encode(
         Threads. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
     return_info : bool, default=False
-        Give a `CodingInfo` too.
+        Give a `CodingInfo` too. Not for Dask arrays.
 
     Returns
     -------
-    codes : ndarray, csr_array or tensor of shape (n_samples, n_components)
+    codes : ndarray, csr_array, tensor or Dask array of shape (n_samples, n_components)
         A row for each sample: what it takes of each atom.
     info : CodingInfo
         Only if `return_info`.
@@ -184,13 +188,17 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.5]], np.eye(2), n_nonzero_coefs=1)
     array([[3., 0.]])
     """
+    if is_dask(X):
+        _check_for_chunks(init=init is not None, sparse_output=sparse_output, return_info=return_info)
+        choice = {"alpha": alpha, "n_nonzero_coefs": n_nonzero_coefs, "solver": solver, "positive": positive}
+        return _encode_chunks(X, dictionary, choice, tol=tol, max_iter=max_iter, device=device, n_jobs=n_jobs)
     X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
     init = _checked_init(init, X, (len(X), len(D)))
     _check_choice(alpha, n_nonzero_coefs, solver, positive, init)
     _check_numbers(alpha=alpha, n_nonzero_coefs=n_nonzero_coefs, tol=tol, max_iter=max_iter, n_jobs=n_jobs)
     _check_features(X, D)
     _check_device(X, device, solver, sparse_output)
-    threads, samples = effective_n_jobs(n_jobs), Samples(X, device)
+    threads, samples = n_threads(n_jobs), Samples(X, device)
     with one_blas_thread(), float32_products("full", samples.where):
         coder: Coder
         if alpha is not None:
@@ -214,6 +222,35 @@ def sparse_encode(
         return codes
     n_nonzero = np.diff(codes.indptr) if sparse_output else to_host((codes != 0).sum(axis=1))
     return codes, info._replace(n_nonzero=n_nonzero)
+
+
+def _check_for_chunks(**given: bool) -> None:
+    remedies = {
+        "init": "Leave it out: it saves time, and changes nothing else",
+        "sparse_output": "Leave it out, and make codes.map_blocks(scipy.sparse.csr_array) of what you get",
+        "return_info": "Leave it out, or encode chunks in memory, X.blocks[i].compute()",
+    }
+    for name in given:
+        if given[name]:
+            raise ValueError(
+                f"{name} is for samples in memory, but X is a Dask array, of which nothing is computed yet. "
+                f"{remedies[name]}."
+            )
+
+
+def _encode_chunks(X: Array, dictionary: Array, choice: dict[str, Any], **options: Any) -> Array:
+    """Codes of a Dask array: each chunk's when they are asked for, but all checks of the rest now."""
+    check_rows(X)
+    D = np.array(to_host(_checked(dictionary, "dictionary")))  # theirs may have changed by then
+    _check_choice(choice["alpha"], choice["n_nonzero_coefs"], choice["solver"], choice["positive"], None)
+    numbers = {name: choice[name] for name in ("alpha", "n_nonzero_coefs")}
+    _check_numbers(**numbers, **{name: options[name] for name in ("tol", "max_iter", "n_jobs")})
+    _check_features(X, D)
+    _check_device(X, options["device"], choice["solver"], sparse_output=False)
+    squared_norms(D, "The dictionary")  # refuses what is not finite
+    n_threads(options["n_jobs"])  # refuses none
+    work = partial(sparse_encode, dictionary=D, **choice, **options)
+    return map_rows(work, X, floats_of(X), len(D))
 
 
 @dataclass(frozen=True)
@@ -420,7 +457,7 @@ def encode(
 
     `make_coder` takes the number of threads. Tensors for tensors, otherwise NumPy arrays.
     """
-    threads = effective_n_jobs(n_jobs)
+    threads = n_threads(n_jobs)
 
     def work(chunk: slice, codes: Array, X: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
         result = finish(codes, X, sq_norms)

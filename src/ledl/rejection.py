@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,8 +27,9 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
-from ledl.arrays import Array, as_array, is_torch, namespace, to_host
-from ledl.estimators._base import DictionaryClassifier, fit_context
+from ledl.arrays import Array, as_array, is_dask, is_torch, namespace, to_host
+from ledl.estimators._base import DictionaryClassifier, accuracy, fit_context
+from ledl.lazy import check_rows, map_rows
 from ledl.objective import class_residuals
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
@@ -165,7 +167,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
@@ -173,16 +175,24 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._validate_params()  # some may have been set since
-        judged, least = judge(self.estimator_, X), 1 / (len(self.evidence_) + 1)
-        if self.reject == 0:
-            return judged.labels
-        if self.reject < least:
+        least = 1 / (len(self.evidence_) + 1)
+        if 0 < self.reject < least:
             warnings.warn(
                 f"reject={self.reject} rejects nothing: with {len(self.evidence_)} training samples the "
                 f"smallest share is {least:.3g}. Set reject to that or more, or train with more samples.",
                 UserWarning,
                 stacklevel=2,
             )
+        if is_dask(X):
+            label = np.asarray(self.reject_label_)
+            dtype = np.result_type(label, self.classes_) if self.reject else self.classes_.dtype
+            return map_rows(self._for_chunks(X)._labels, X, dtype)
+        return self._labels(X)
+
+    def _labels(self, X: Array) -> Array:
+        judged = judge(self.estimator_, X)
+        if self.reject == 0:
+            return judged.labels
         rejected = self._p_values(judged.evidence) <= self.reject
         return np.where(rejected, np.asarray(self.reject_label_), judged.labels)
 
@@ -195,13 +205,15 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         p : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).p_values, X, np.dtype(np.float64))
         return self._p_values(judge(self.estimator_, X).evidence)
 
     def novelty(self, X: Array) -> Array:
@@ -210,14 +222,48 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         novelty : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).novelty, X, np.dtype(np.float64))
         return self._unlikeness(judge(self.estimator_, X).evidence)
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """Accuracy on labelled samples, a rejected one having the label `reject_label_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. Of a Dask array only the labels that are predicted are collected.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            The share of samples whose labels are predicted.
+        """
+        return accuracy(self, X, y, sample_weight)
+
+    def _for_chunks(self, X: Array) -> RejectingClassifier:
+        """What is to judge chunks of a Dask array, as it is now: `fit` makes a new `estimator_`."""
+        check_rows(X)
+        width = getattr(self, "n_features_in_", X.shape[1])  # not every pipeline knows
+        if width != X.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but RejectingClassifier is expecting {width} features as input."
+            )
+        model = copy(self)
+        if isinstance(self.estimator_, DictionaryClassifier):
+            model.estimator_ = self.estimator_._for_chunks(X)
+        return model
 
     def _p_values(self, evidence: Array) -> Array:
         usual = np.sort(self._unlikeness(self.evidence_))

@@ -10,7 +10,6 @@ from numbers import Number
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
@@ -29,7 +28,8 @@ from ledl.estimators._base import LassoCodes, with_components
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
 from ledl.solvers.ledl import Atoms, solve
-from ledl.threads import map_in_threads, one_blas_thread
+from ledl.spreading import n_places, spread
+from ledl.threads import one_blas_thread
 
 # Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
 BATCH = 2**17
@@ -94,7 +94,8 @@ class BatchedSearchCV(GridSearchCV):
     sample whose label hangs on less may be judged otherwise.) What candidates share is done once for each fold
     (checks, subspace, start), and what differs by weights alone is one batched solve. It is made for a GPU,
     which many small problems fill where one does not, and runs where `estimator` says: ``device="cuda"``, or
-    tensors; with NumPy it uses as many threads as ``n_jobs`` of the estimator says.
+    tensors; with NumPy it uses as many threads as ``n_jobs`` of the estimator says, or, within
+    ``joblib.parallel_config(backend="dask")`` (or "loky"), the workers of the cluster (or processes).
 
     Parameters
     ----------
@@ -237,6 +238,11 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
         )
+    if getattr(estimator, "checkpoint", None) is not None:
+        raise ValueError(
+            f"checkpoint={estimator.checkpoint!r} is the file of one fit, but a search has many. Set "
+            "checkpoint=None."
+        )
     if not isinstance(refit, bool | np.bool_):
         raise ValueError(
             f"refit={refit!r} must be True or False; sklearn.model_selection.GridSearchCV has more."
@@ -347,12 +353,11 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
         for model, fold in zip(prepared, folds, strict=True)
     ]
 
-    def train(batch: list[Job]) -> list[Fit | None]:
-        work = partial(solve_batch, [models[k] for k, _ in batch], [trainings[i] for _, i in batch])
-        fits = attempt(work, errors if len(batch) == 1 else [])
-        if fits is None and len(batch) > 1:  # find out whose fault it is
-            return [train([job])[0] for job in batch]
-        return fits or [None]
+    # Coordinates are all that a solve needs: the space that they are in need not travel with them.
+    problems = [training and training._replace(space=None) for training in trainings]
+
+    def task(batch: list[Job]) -> tuple[list[Any], list[Any]]:
+        return [models[k] for k, _ in batch], [problems[i] for _, i in batch]
 
     trained: Table = [[None] * len(folds) for _ in models]
     jobs = [(k, i) for i in range(len(folds)) for k in range(len(models)) if trainings[i] is not None]
@@ -360,7 +365,9 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     for same in grouped(jobs, lambda job: trainings[job[1]].shape):
         first = trainings[same[0][1]]
         n, (K, q) = len(first.labels), first.start.M.shape
-        for batch, fits in in_batches(train, same, first.coordinates, (n + K) * max(K, q), models[0].n_jobs):
+        size = (n + K) * max(K, q)
+        for batch, (fits, wrong) in in_batches(train, task, same, first.coordinates, size, models[0].n_jobs):
+            errors += wrong
             for (k, i), fit in zip(batch, fits, strict=True):
                 if fit is not None and fit.status is Status.NON_FINITE:
                     errors.append(f"{fit.status.advice()}.")
@@ -382,6 +389,16 @@ def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
     except ValueError as error:
         errors.append(str(error))
         return None
+
+
+def train(models: list[LEDLClassifier], problems: list[Any]) -> tuple[list[Fit | None], list[str]]:
+    """A batched solve, None for those that break, and what was wrong with them."""
+    errors: list[str] = []
+    fits = attempt(partial(solve_batch, models, problems), errors)
+    if fits is None and len(models) > 1:  # find out whose fault it is
+        alone = [train([model], [problem]) for model, problem in zip(models, problems, strict=True)]
+        return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
+    return fits or [None], errors
 
 
 def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> list[Fit | None]:
@@ -446,14 +463,15 @@ def decide(trained: Table, folds: list[Fold], n_jobs: int | None) -> Table:
     jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
     views = {i: view(trained[k][i], folds[i].X_test) for k, i in {i: (k, i) for k, i in jobs}.values()}
 
-    def work(batch: list[Job]) -> tuple[list[Array], int]:
-        return scores_of([trained[k][i] for k, i in batch], [views[i] for _, i in batch])
+    def task(batch: list[Job]) -> tuple[list[Any], list[View]]:
+        return [trained[k][i] for k, i in batch], [views[i] for _, i in batch]
 
     late = 0
     for same in grouped(jobs, lambda job: trained[job[0]][job[1]]._atoms.shape):
         k, i = same[0]
         (K, r), n = trained[k][i]._atoms.shape, max(len(views[i].X) for _, i in same)
-        for batch, (scores, n_late) in in_batches(work, same, views[i].X, (n + K) * max(K, r), n_jobs):
+        size = (n + K) * max(K, r)
+        for batch, (scores, n_late) in in_batches(scores_of, task, same, views[i].X, size, n_jobs):
             late += n_late
             for (k, i), found in zip(batch, scores, strict=True):
                 judged[k][i] = Judged(trained[k][i], folds[i].X_test, found)
@@ -518,15 +536,23 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item
 
 
 def in_batches(
-    work: Callable[[list[Job]], Result], jobs: list[Job], like: Array, n_numbers: int, n_jobs: int | None
+    work: Callable[..., Result],
+    task: Callable[[list[Job]], tuple[Any, ...]],
+    jobs: list[Job],
+    like: Array,
+    n_numbers: int,
+    n_jobs: int | None,
 ) -> list[tuple[list[Job], Result]]:
-    """Batches, sized for where `like` is, and their results; `n_numbers`: in the largest arrays of a job."""
-    threads = 1 if is_torch(like) else effective_n_jobs(n_jobs)
+    """Batches, sized for where `like` is, and what `work` gives for the task that each of them is.
+
+    `n_numbers`: in the largest arrays of a job. A device has one batch at a time.
+    """
+    n_jobs = 1 if is_torch(like) else n_jobs
     # A part of the memory that is free: other processes may be searching, too.
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
-    size = min(max(most // n_numbers, 1), -(-len(jobs) // threads))
+    size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
     batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
-    return list(zip(batches, map_in_threads(work, batches, threads), strict=True))
+    return list(zip(batches, spread(work, [task(batch) for batch in batches], n_jobs), strict=True))
 
 
 LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}

@@ -9,27 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
 from ledl import LEDLClassifier
-
-OPTIONS = {"n_components": 30, "max_iter": 12, "tol": 0, "random_state": 0}
-LEARNT = ("components_", "label_components_", "code_components_")
+from stored import OPTIONS, assert_same, in_file
 
 
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
     return X[:200], y[:200]
-
-
-def in_file(X, path):
-    np.save(path, X)
-    return np.load(path, mmap_mode="r")
-
-
-def assert_same(model, expected, tol):
-    for name in LEARNT:
-        assert_allclose(getattr(model, name), getattr(expected, name), atol=tol)
-    for name, values in expected.history_.items():
-        assert_allclose(model.history_[name], values, rtol=100 * tol)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -42,6 +42,8 @@ ledl reproduce  [dim]# digits, a minute or two[/dim]
 ledl reproduce yaleb pie --select defaults  [dim]# both face sets[/dim]
 
 ledl reproduce paper --out results  [dim]# the paper's table 1, an hour or more on two cores[/dim]
+
+ledl reproduce paper --out results --dask tcp://192.168.0.1:8786  [dim]# the same on a cluster[/dim]
 """
 
 
@@ -75,10 +77,20 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=0, help="Processes; 0: one for each core. The results do not depend on it.")
     ] = 0,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on the workers of the Dask cluster whose scheduler is there, tcp://HOST:PORT, or whose "
+            "scheduler file that is, in place of --jobs (extra dask). Each worker runs one at a time, with its "
+            "own ledl and datasets; what they find is written here. The results do not depend on it.",
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            help="Where LEDL, SRC and CRC run: [b]cuda[/b] for a GPU (extra gpu). Without: the processors."
+            help="Where LEDL, SRC and CRC run: [b]cuda[/b] for a GPU (extra gpu), with --dask those of the "
+            "workers. Without: the processors."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for results, figures and report.")] = Path(
@@ -103,7 +115,15 @@ def reproduce(
         n_per_class,
         splits,
     )
-    outcome = _reproduce(plan, out, jobs or os.cpu_count() or 1, device, figures, console)
+    if dask is not None and jobs:
+        raise typer.BadParameter(
+            f"{jobs} processes of this machine, or the workers of --dask {dask}, one cell at a time on each: "
+            "leave out one of the two.",
+            param_hint="--jobs",
+        )
+    n_jobs = 1 if dask is not None else jobs or os.cpu_count() or 1
+    options = {"n_jobs": n_jobs, "dask": dask, "device": device, "figures": figures}
+    outcome = _reproduce(plan, out, options, console)
     if as_json:
         typer.echo(json.dumps(_as_json(outcome), allow_nan=False))
     else:
@@ -118,14 +138,11 @@ def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str
     return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
 
 
-def _reproduce(
-    plan: Plan, out: Path, jobs: int, device: str | None, figures: bool, console: Console
-) -> Outcome:
+def _reproduce(plan: Plan, out: Path, options: dict[str, Any], console: Console) -> Outcome:
     from ledl.experiments import reproduce
 
     try:
         with _progress(console) as (watch, tell):
-            options: dict[str, Any] = {"n_jobs": jobs, "device": device, "figures": figures}
             return reproduce(plan, out, **options, watch=watch, tell=tell)
     except KeyboardInterrupt:
         say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")

@@ -7,9 +7,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import wraps
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import (
@@ -28,9 +29,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, product, to_host
+from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, product, to_host
 from ledl.coders import Coder, OMPCoder
 from ledl.coding import Samples, encode, float_tensor, lasso_coder
+from ledl.lazy import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.objective import class_residuals
 from ledl.solvers.iteration import Iterations, Status
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
@@ -50,6 +52,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
 __all__ = [
     "DEVICE",
     "N_JOBS",
+    "SINGLE_THREAD_ATOMS",
     "CodeScores",
     "Dictionary",
     "DictionaryClassifier",
@@ -59,15 +62,21 @@ __all__ = [
     "OMPCodes",
     "ResidualScores",
     "SamplesAreAtoms",
+    "accuracy",
     "check_flat",
     "check_memory",
     "check_not_zero",
     "fit_context",
     "kept_samples",
     "unharmed",
+    "warn_of_zero_codes",
     "with_callbacks",
     "with_components",
 ]
+
+# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
+# (benchmarks/threads.py, on two cores).
+SINGLE_THREAD_ATOMS = 4096
 
 # Of several problems the first that one of them ended by.
 STOPPED_BY = {
@@ -84,9 +93,25 @@ DEVICE = [str, None]
 
 # Training samples of this many numbers in all, 128 MiB in float64, are kept in a model for explanations.
 KEPT_NUMBERS = 2**24
+# Under these names.
+KEPT_SAMPLES = ("_samples", "_sample_labels")
+
+# What a fitted model has that predictions do without, so that it need not travel to workers. Chunks of Dask
+# arrays have no names of features; the user is told so at the call.
+NOT_FOR_PREDICTIONS = {
+    *KEPT_SAMPLES,
+    "_skl_callbacks",
+    "components_",
+    "dual_components_",
+    "feature_names_in_",
+    "history_",
+    "stream_",
+    "training_codes_",
+}
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
+Model = TypeVar("Model", bound="Dictionary")
 
 
 class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -113,12 +138,17 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
 
         Returns
         -------
         codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
         """
+        if is_dask(X):
+            return map_rows(self._for_chunks(X)._codes, X, floats_of(X), self._n_features_out)
+        return self._codes(X)
+
+    def _codes(self, X: Array) -> Array:
         return self._from_codes(X, lambda codes, *samples: codes)
 
     def _from_codes(self, X: Array, finish: Callable[[Array, Array, Array], Array]) -> Array:
@@ -137,8 +167,9 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _keep(self, **attributes: Any) -> None:
         """Set fitted attributes, and forget those of an earlier fit."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            if name not in ("n_features_in_", "feature_names_in_"):
+        for name in list(vars(self)):
+            is_fitted = name.endswith("_") and not name.startswith("_")
+            if name in KEPT_SAMPLES or (is_fitted and name not in ("n_features_in_", "feature_names_in_")):
                 delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -158,6 +189,22 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         return Samples(X, self.device, self._scales)
 
+    def _for_chunks(self: Model, X: Array) -> Model:
+        """What is to predict chunks of a Dask array, of which all is checked that is known by now.
+
+        It is this model as it is now, whatever is fitted or set later: both give a model new attributes, and
+        leave the old ones, which are shared here, as they are.
+        """
+        check_is_fitted(self)
+        self._validate_params()
+        check_flat(X)
+        check_rows(X)
+        validate_data(self, X, reset=False, skip_check_array=True)  # number and names of features
+        model = copy(self)
+        for name in vars(model).keys() & NOT_FOR_PREDICTIONS:
+            delattr(model, name)
+        return model
+
     def _checked_tensor(self, X: Array, *, reset: bool) -> Array:
         """What `validate_data` does for other arrays: a matrix of finite floats with the features of `fit`."""
         name = type(self).__name__
@@ -168,9 +215,7 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "sample."
             )
         if reset:
-            self.n_features_in_ = X.shape[1]
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
+            self._take_features(X.shape[1])
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
@@ -180,6 +225,12 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if bad.any():
             raise ValueError(f"X contains NaN or infinity in row {bad.argmax()}. Remove or replace it.")
         return X
+
+    def _take_features(self, n_features: int) -> None:
+        """Remember how many features samples have, which have no names."""
+        self.n_features_in_ = n_features
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _has_room(self, X: Array) -> bool:
         """Whether the device can hold the samples, and more of their size."""
@@ -228,13 +279,16 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
             For two classes, (n_samples,), the score of the second less that of the first.
         """
+        if is_dask(X):
+            model, c = self._for_chunks(X), len(self.classes_)
+            return map_rows(model.decision_function, X, floats_of(X), None if c == 2 else c)
 
         def finish(codes: Array, *rest: Array) -> Array:
             return namespace(codes).astype(self._rule(codes, *rest), codes.dtype, copy=False)
@@ -248,12 +302,14 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
         """
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).predict, X, self.classes_.dtype)
         scores = self._from_codes(X, self._rule)
         labels = self.classes_[to_host(namespace(scores).argmax(scores, axis=1))]
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
@@ -264,7 +320,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples. Of a Dask array only the labels that are predicted are collected.
         y : array-like of shape (n_samples,)
             Their labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -275,8 +331,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         score : float
             The share of samples whose labels are predicted.
         """
-        found, truth = self.predict(X), to_host(y) if is_torch(y) else y
-        return float(accuracy_score(truth, to_host(found), sample_weight=sample_weight))
+        return accuracy(self, X, y, sample_weight)
 
     def _atom_attributes(
         self, space: Subspace, atoms: Array, atom_labels: Array, classes: Array
@@ -326,15 +381,13 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
 
     def _checked_training(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
         """Samples as they came, which may be a file's; labels 0, ..., c - 1; and the classes."""
-        check_flat(X)
-        y = to_host(y) if is_torch(y) else y
-        if is_torch(X) and y is None:
-            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        if is_torch(X):
-            X, y = self._checked_tensor(X, reset=True), column_or_1d(y, warn=True)
-            check_consistent_length(X, y)
-        else:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        X, y = self._checked_pairs(X, y, reset=True, min_samples=2)
+        labels, classes = self._checked_labels(y)
+        check_not_zero(X)
+        return X, labels, classes
+
+    def _checked_labels(self, y: Array) -> tuple[Array, Array]:
+        """Labels 0, ..., c - 1, and the classes."""
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -342,8 +395,21 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
                 f"{type(self).__name__} needs samples of at least two classes, but y has one class only: "
                 f"{classes[0]}. Add samples of another class."
             )
-        check_not_zero(X)
-        return X, labels, classes
+        return labels, classes
+
+    def _checked_pairs(self, X: Array, y: Array, *, reset: bool, min_samples: int) -> tuple[Array, Array]:
+        """Samples as they came and their labels; `reset` for those that say which features there are."""
+        check_flat(X)
+        y = to_host(y) if is_torch(y) else y
+        if is_torch(X) and y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        if is_torch(X):
+            X, y = self._checked_tensor(X, reset=reset), column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
+            return X, y
+        kinds = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}
+        X, y = validate_data(self, X, y, reset=reset, **kinds)
+        return X, y
 
 
 class IterationOutcome:
@@ -472,6 +538,15 @@ class SamplesAreAtoms:
         return self._atoms, self._atom_labels
 
 
+def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> float:
+    """The share of samples whose labels are predicted; of Dask arrays labels and weights only are collected."""
+    if is_dask(X) or is_dask(y):
+        check_lengths(X, y)
+    found, truth, weights = in_memory(model.predict(X), y, sample_weight)
+    truth = to_host(truth) if is_torch(truth) else truth
+    return float(accuracy_score(truth, to_host(found), sample_weight=weights))
+
+
 def with_components(state: dict[str, Any]) -> dict[str, Any]:
     """The state of a fitted model, and its atoms as the user sees them."""
     space = state["_space"]
@@ -483,7 +558,7 @@ def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
     """The training samples as a model keeps them for explanations, unless they are too many."""
     if math.prod(coordinates.shape) > KEPT_NUMBERS:
         return {}
-    return {"_samples": to_host(coordinates), "_sample_labels": labels}
+    return dict(zip(KEPT_SAMPLES, (to_host(coordinates), labels), strict=True))
 
 
 def unharmed(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -519,6 +594,16 @@ def check_not_zero(X: Array) -> None:
         raise ValueError(
             "All samples are zero, so there is nothing to learn from. Check how X was loaded or scaled."
         )
+
+
+def warn_of_zero_codes(alpha: float, which: str, stacklevel: int) -> None:
+    """Tell that no atom serves any sample; `stacklevel` as if the caller warned."""
+    warnings.warn(
+        f"All codes of the training samples {which}: alpha={alpha} is too large for samples of this size. "
+        "Lower alpha, or scale the samples (normalize=True does).",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
@@ -27,6 +26,7 @@ from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifie
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.start import random_mixtures
+from ledl.spreading import n_threads
 from ledl.targets import default_n_atoms
 from ledl.threads import map_in_threads, one_blas_thread
 
@@ -231,7 +231,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         learn = partial(learn_atoms, alpha=self.alpha, max_iter=self.max_iter, tol=self.tol)
         with one_blas_thread():
             tasks = list(zip(by_class, starts, strict=True))
-            runs = map_in_threads(lambda task: learn(*task), tasks, effective_n_jobs(self.n_jobs))
+            runs = map_in_threads(lambda task: learn(*task), tasks, n_threads(self.n_jobs))
         atoms = np.concatenate([run.state for run in runs]).astype(dtype, copy=False)
         self._keep(
             **self._atom_attributes(space, atoms, atom_labels, classes),

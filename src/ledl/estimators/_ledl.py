@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from contextlib import nullcontext
+import os
+from contextlib import closing, nullcontext
 from functools import partial
 from numbers import Integral, Real
+from pickle import PicklingError
 from typing import Any, ClassVar, NamedTuple
 
+import joblib
 import numpy as np
-from joblib import effective_n_jobs
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ledl.arrays import (
     IN_FLIGHT,
@@ -20,47 +21,63 @@ from ledl.arrays import (
     as_array,
     float32_products,
     free_memory,
+    is_dask,
     is_torch,
     namespace,
     place,
     to_host,
 )
 from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
+from ledl.checkpoints import Checkpoint, check_place
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
+    SINGLE_THREAD_ATOMS,
     CodeScores,
     IterativeFit,
     LassoCodes,
     check_memory,
+    check_not_zero,
     fit_context,
     kept_samples,
     unharmed,
+    warn_of_zero_codes,
     with_callbacks,
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.estimators._mapped import MappedRows, map_rows, mapped_blocks
-from ledl.solvers.iteration import Iterations
+from ledl.estimators._stored import StoredRows, beside_tasks, map_rows, open_dask, with_known_rows
+from ledl.estimators._stream import StreamFit, check_precision
+from ledl.lazy import check_rows
+from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
+from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 from ledl.threads import one_blas_thread
 
-# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
-# (benchmarks/threads.py, on two cores).
-SINGLE_THREAD_ATOMS = 4096
-
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
+
+# Parameters that do not change what is learnt until the last iteration.
+NOT_THE_RESULT = {
+    "batch_size",
+    "checkpoint",
+    "device",
+    "keep_codes",
+    "max_iter",
+    "n_jobs",
+    "transform_alpha",
+    "transform_tol",
+}
 
 
 class Training(NamedTuple):
     """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
 
     space: Subspace
-    coordinates: Array | MappedRows  # (n, r); the latter are read from a file block by block
+    coordinates: Array | StoredRows  # (n, r); the latter are visited block by block
     labels: Array  # (n,)
     classes: Array
     atom_labels: Array  # (K,)
@@ -78,8 +95,8 @@ class Training(NamedTuple):
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """The samples in blocks, and the start beside them; what a device cannot hold stays on the host."""
         X, labels = self.coordinates, self.labels
-        if isinstance(X, MappedRows):
-            return mapped_blocks(X, labels, len(self.atom_labels), batch_size, threads), self.start
+        if isinstance(X, StoredRows):
+            return X.blocks(labels, len(self.atom_labels), batch_size, threads), self.start
         if device is None:
             return InMemoryBlocks(X, labels, batch_size, threads), self.start
         start = self.start._replace(M=place(self.start.M, device))
@@ -93,7 +110,7 @@ class Training(NamedTuple):
         return StreamedBlocks(to_host(X), labels, size, device), start
 
 
-class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
+class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, StreamFit):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -175,7 +192,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     batch_size : int, default=None
         Samples that training works on at a time: it bounds memory and changes nothing else. None: all that are
-        in memory; of a memory-map a block of 128 MiB with what is made of it.
+        in memory; of a memory-map, or a chunk of a Dask array, a block of 128 MiB with what is made of it.
+
+    checkpoint : path, default=None
+        A file that `fit` keeps its atoms and codes in while it runs, for about a tenth of its time at most.
+        From it, `fit` with the same parameters on the same samples goes on where it was stopped, to the same
+        model. It is deleted when the fit is done. Each fit needs a file of its own: not for searches.
 
     device : str, default=None
         Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
@@ -190,8 +212,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
 
     n_jobs : int, default=None
         Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
-        there are blocks: with `batch_size`, or on a memory-map. None means 1 unless in a
-        `joblib.parallel_config` context, -1 as many as there are processors.
+        there are blocks: with `batch_size`, on a memory-map, or on a Dask array where there is no cluster. None
+        means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
         Draws the atoms to start from. An int gives the same model every time.
@@ -218,10 +240,10 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done.
+        Iterations done; after `partial_fit`, batches seen.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended them. This and the next two are not there after `partial_fit`.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
@@ -231,6 +253,9 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
         something else: it does not know their labels.
+
+    stream_ : Stream
+        After `partial_fit` only: sums of what it has seen, K x (K + n_features + 2 n_classes) numbers.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -243,6 +268,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
     There is no ``predict_proba``: scores are not probabilities; `sklearn.calibration.CalibratedClassifierCV`
     makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
+
+    `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
     References
     ----------
@@ -279,6 +306,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         "transform_tol": [Interval(Real, 0, None, closed="neither")],
         "keep_codes": ["boolean"],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "checkpoint": [str, os.PathLike, None],
         "device": DEVICE,
         "precision": [StrOptions({"full", "tf32"})],
         "n_jobs": N_JOBS,
@@ -309,6 +337,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         transform_tol: float = 1e-6,
         keep_codes: bool = False,
         batch_size: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         device: str | None = None,
         precision: str = "full",
         n_jobs: int | None = None,
@@ -335,6 +364,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         self.transform_tol = transform_tol
         self.keep_codes = keep_codes
         self.batch_size = batch_size
+        self.checkpoint = checkpoint
         self.device = device
         self.precision = precision
         self.n_jobs = n_jobs
@@ -357,12 +387,19 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         -------
         self : LEDLClassifier
         """
+        if self.checkpoint is not None:
+            check_place(self.checkpoint)
+        with beside_tasks() if is_dask(X) else nullcontext():
+            return self._fit(X, y)
+
+    def _fit(self, X: Array, y: Array) -> LEDLClassifier:
         training = self._prepare(X, y)
-        blocks, start = training.blocks(self._device_of(X), self.batch_size, effective_n_jobs(self.n_jobs))
+        blocks, start = training.blocks(self._device_of(X), self.batch_size, n_threads(self.n_jobs))
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
         keep = partial(self._attributes, training)
         threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
         products = float32_products(self.precision, self._device_of(X))
-        with self._callbacks(X, y, self.max_iter) as watch, threads, products:
+        with self._callbacks(X, y, self.max_iter) as watch, threads, products, closing(blocks):
             run = solve(
                 blocks,
                 start,
@@ -373,11 +410,16 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
                 rho=self.rho,
                 **self._schedule,
                 callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
+                checkpoint=checkpoint,
             )
+            if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
+                checkpoint.remove()  # there is no going on from there
             codes = {"training_codes_": np.array(to_host(blocks.codes()))} if self.keep_codes else {}
             X_kept = training.coordinates
-            samples = {} if isinstance(X_kept, MappedRows) else kept_samples(X_kept, training.labels)
+            samples = {} if isinstance(X_kept, StoredRows) else kept_samples(X_kept, training.labels)
             self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
+        if checkpoint:
+            checkpoint.remove()
         return self
 
     @property
@@ -386,37 +428,72 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
         return {"dual_step": dual_step, "max_iter": self.max_iter, "tol": self.tol}
 
+    def _identity(self, training: Training) -> dict[str, Any]:
+        """What decides the result of a fit beside the samples themselves."""
+        params = {name: value for name, value in self.get_params().items() if name not in NOT_THE_RESULT}
+        if not isinstance(self.random_state, Integral):
+            del params["random_state"]  # says nothing about what was drawn
+        samples = training.coordinates
+        dtype = str(samples.dtype).removeprefix("torch.")
+        known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": dtype}
+        labels = joblib.hash((training.classes, training.labels))
+        return {**{name: plain(value) for name, value in params.items()}, **known, "labels": labels}
+
     def _prepare(self, X: Array, y: Array) -> Training:
         """All that training needs and the weights do not change."""
         device = self._device_of(X)
-        if self.precision == "tf32" and not (device or "").startswith("cuda"):
-            raise ValueError(
-                f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
-                "device='cuda', or precision='full'."
-            )
-        is_mapped = device is None and self._trains_from_file(X)
-        find = self._mapped_samples if is_mapped else self._training_data
+        check_precision(self.precision, device)
+        if is_dask(X) and y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        y = np.asarray(y) if is_dask(y) else y
+        X = self._known_rows(X) if is_dask(X) else X
+        is_stored = device is None and self._trains_where_they_are(X)
+        find = self._stored_samples if is_stored else self._training_data
         samples, labels, classes = find(X, y)
         n, c = len(labels), len(classes)
         default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
         atom_labels = self._share_out_atoms(labels, default)
         K = len(atom_labels)
-        n_bytes = samples.itemsize * K * (3 * K + (0 if is_mapped else 6 * n))
+        n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))
         check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
-        space, coordinates = (IdentitySubspace(), samples) if is_mapped else self._find_space(samples)
+        space, coordinates = (IdentitySubspace(), samples) if is_stored else self._find_space(samples)
         start = self._start(coordinates, labels, space, atom_labels)
         return Training(space, coordinates, labels, classes, atom_labels, start)
 
-    def _trains_from_file(self, X: Array) -> bool:
-        """Whether training reads samples from a file in every pass, and never holds all of them."""
-        if not isinstance(X, np.memmap) or X.ndim != 2 or self.kernel != "linear":
+    def _trains_where_they_are(self, X: Array) -> bool:
+        """Whether training visits samples where they are in every pass, and never holds all of them."""
+        is_rows = is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous)
+        if not is_rows or X.dtype not in (np.float32, np.float64):
             return False
-        return bool(len(X) >= X.shape[1] and X.dtype in (np.float32, np.float64) and X.flags.c_contiguous)
+        return bool(self.kernel == "linear" and X.shape[0] >= X.shape[1])
 
-    def _mapped_samples(self, X: Array, y: Array) -> tuple[MappedRows, Array, Array]:
-        """What `_training_data` gives, but for samples that stay in their file."""
-        X, labels, classes = self._checked_training(X, y)
-        return map_rows(X, self._unit_norm), labels, classes
+    def _known_rows(self, X: Any) -> Any:
+        """A Dask array as training visits it; or its samples in memory, where it cannot."""
+        check_rows(X)
+        if self.device is not None:
+            raise ValueError(
+                f"device={self.device!r} is for samples in memory, but X is a Dask array, on which its workers "
+                "train with NumPy. Set device=None, or give X.compute()."
+            )
+        X = with_known_rows(X)
+        if self._trains_where_they_are(X):
+            return X
+        n_bytes = X.nbytes
+        check_memory(n_bytes, f"{X.shape[0]} samples, which this fit needs in memory,", "Use fewer samples.")
+        return np.asarray(X)
+
+    def _stored_samples(self, X: Array, y: Array) -> tuple[StoredRows, Array, Array]:
+        """What `_training_data` gives, but for samples that stay where they are."""
+        if not is_dask(X):
+            X, labels, classes = self._checked_training(X, y)
+            return map_rows(X, self._unit_norm), labels, classes
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        self._take_features(X.shape[1])
+        labels, classes = self._checked_labels(y)
+        samples = open_dask(X, labels, self._unit_norm)
+        check_not_zero(samples.usable)
+        return samples, labels, classes
 
     @property
     def code_components_(self) -> Array:
@@ -439,7 +516,8 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         rng = np.random.default_rng(seed)
         if not isinstance(self.init, str):
             width = len(space.basis) if isinstance(space, KernelSpace) else self.n_features_in_
-            dtype = to_host(coordinates[:0]).dtype
+            stored = isinstance(coordinates, StoredRows)
+            dtype = coordinates.dtype if stored else to_host(coordinates[:0]).dtype
             start = array_start(self.init, space, width, atom_labels, dtype)
         elif self.init == "random" and isinstance(space, KernelSpace):
             raise ValueError(
@@ -451,12 +529,12 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         else:
             candidates = samples_to_start_at(coordinates, labels)
             blocks = (
-                mapped_blocks(coordinates, labels, len(atom_labels), self.batch_size)
-                if isinstance(coordinates, MappedRows)
+                coordinates.blocks(labels, len(atom_labels), self.batch_size, 1)
+                if isinstance(coordinates, StoredRows)
                 else InMemoryBlocks(coordinates, labels)
             )
             start = class_start(blocks, candidates, atom_labels, rng)
-        like = coordinates[:1] if isinstance(coordinates, MappedRows) else coordinates
+        like = np.empty(0, coordinates.dtype) if isinstance(coordinates, StoredRows) else coordinates
         return start._replace(M=as_array(start.M, like, like.dtype))
 
     def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
@@ -467,25 +545,33 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier):
         """All that `predict` and `transform` need of that."""
         B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
         state = self._atom_state(training.space, B, training.atom_labels, training.classes)
-        return {**state, "_code_atoms": A, "label_components_": W}
+        return {**state, "_code_atoms": A, "label_components_": W, "_n_samples": len(training.labels)}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
         outcome = super()._outcome(run)
         if not run.history["nonzero_share"][-1]:
-            warnings.warn(
-                f"All codes of the training samples are zero in the end: alpha={self.alpha} is too large for "
-                "samples of this size. Lower alpha, or scale the samples (normalize=True does).",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
         return outcome
 
 
-def samples_to_start_at(X: Array | MappedRows, labels: Array) -> list[Array]:
+def plain(value: Any) -> Any:
+    """A parameter as text can hold it: of what is more than a number or a name a digest."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str | int | float | None):
+        return value
+    try:
+        return joblib.hash(tuple(value) if isinstance(value, list) else value)
+    except PicklingError as error:
+        raise ValueError(
+            f"checkpoint: {value!r:.80} cannot be told from others ({error}). Give a function of a module."
+        ) from error
+
+
+def samples_to_start_at(X: Array | StoredRows, labels: Array) -> list[Array]:
     """For each class the samples that its atoms may start at: those that are not zero.
 
     A class of zero samples alone borrows those of all classes.
     """
-    usable = X.norms > 0 if isinstance(X, MappedRows) else to_host(namespace(X).any(X != 0, axis=1))
+    usable = X.usable if isinstance(X, StoredRows) else to_host(namespace(X).any(X != 0, axis=1))
     by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
     return [samples if samples.size else np.flatnonzero(usable) for samples in by_class]

@@ -6,10 +6,11 @@ import importlib.util
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -34,6 +35,9 @@ from ledl.experiments._tables import (
     to_markdown,
 )
 from ledl.files import write_atomically
+
+if TYPE_CHECKING:
+    from ledl.experiments._cluster import Workers
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def reproduce(
     out: str | os.PathLike[str] = "ledl-results",
     *,
     n_jobs: int = 1,
+    dask: str | None = None,
     device: str | None = None,
     figures: bool = True,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -90,8 +95,13 @@ def reproduce(
         The folder for everything. Finished cells in it are not computed again.
     n_jobs : int, default=1
         Processes; -1: one for each core. Results do not depend on it.
+    dask : str, default=None
+        Address of the scheduler of a Dask cluster, or path of its scheduler file (extra ``dask``): cells run
+        on its workers, one at a time on each, in place of processes here. Results do not depend on it. Workers
+        have ledl and the datasets themselves; nothing but this process writes to `out`.
     device : str, default=None
-        Where LEDL, SRC and CRC run: ``"cuda"`` for a GPU (extra ``gpu``). Figures are made without.
+        Where LEDL, SRC and CRC run: ``"cuda"`` for a GPU (extra ``gpu``), of the workers if there are any.
+        Figures are made without.
     figures : bool, default=True
         Draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
@@ -116,16 +126,16 @@ def reproduce(
     (2, [])
     """
     check(plan, figures)
-    place(np.empty(0), device)  # refuses one that is not there
-    n_jobs = effective_n_jobs(n_jobs)
-    folder = _usable(out)
-    store = Store(folder)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
-    options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
-    again = command(plan, out, n_jobs, figures, device)
-    record = store.write_run_record({**options, "device": device, "command": again, "data": digests})
-    store.sweep()
-    known, failures = _run(plan, store, n_jobs, device, figures, watch)
+    with _places(n_jobs, dask, device, digests) as (n_jobs, workers):  # refused before anything is written
+        folder = _usable(out)
+        store = Store(folder)
+        options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
+        again = command(plan, out, n_jobs, figures, device, dask)
+        where = {"device": device, "dask": dask}
+        record = store.write_run_record({**options, **where, "command": again, "data": digests})
+        store.sweep()
+        known, failures = _run(plan, store, n_jobs, workers, device, figures, watch)
     results = _complete(plan, known)
     if not results:
         return Outcome([], [], [], [], failures, None)
@@ -145,6 +155,26 @@ def reproduce(
     n_starts = len(list((folder / "runs").glob("*.json")))
     _write(folder / "report.html", write_page(plan, made, pictures, said, failures, record, n_starts, again))
     return Outcome(rows, made, pictures, said, failures, folder / "report.html")
+
+
+@contextmanager
+def _places(
+    n_jobs: int, dask: str | None, device: str | None, digests: Mapping[str, str]
+) -> Iterator[tuple[int, Workers | None]]:
+    """How many cells can run at once, and the workers of the cluster if one is given."""
+    if dask is None:
+        place(np.empty(0), device)  # refuses one that is not there
+        yield effective_n_jobs(n_jobs), None
+        return
+    if n_jobs != 1:
+        raise ValueError(
+            f"n_jobs={n_jobs} is for processes of this machine, but dask={dask!r} gives the cells to the "
+            "cluster's workers, one at a time to each. Leave out one of the two."
+        )
+    from ledl.experiments._cluster import Needs, connected
+
+    with connected(dask, Needs(digests, device)) as workers:
+        yield workers.n, workers
 
 
 def _usable(out: str | os.PathLike[str]) -> Path:
@@ -219,6 +249,7 @@ def _run(
     plan: Plan,
     store: Store,
     n_jobs: int,
+    workers: Workers | None,
     device: str | None,
     figures: bool,
     watch: Callable[[Progress], None],
@@ -228,13 +259,14 @@ def _run(
     progress = Progress(cells, n_jobs)
     watch(progress)
     known, failures = {}, []
-    for done in run_cells(cells, store, n_jobs, device):
+    for done in run_cells(cells, store, n_jobs, device, workers):
         if done.result is not None:
             known[done.cell] = done.result
         else:
             cell = done.cell
             failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
         progress.update(done)
+        progress.n_jobs = workers.n if workers else n_jobs
         watch(progress)
     return known, sorted(failures)
 
@@ -249,13 +281,19 @@ def _complete(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
 
 
 def command(
-    plan: Plan, out: str | os.PathLike[str], n_jobs: int, figures: bool, device: str | None = None
+    plan: Plan,
+    out: str | os.PathLike[str],
+    n_jobs: int,
+    figures: bool,
+    device: str | None = None,
+    dask: str | None = None,
 ) -> str:
     """What to type for the same again."""
     words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
     if plan.methods != tuple(METHODS):
         words += ["--methods", ",".join(plan.methods)]
-    words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits), "--jobs", str(n_jobs)]
+    words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits)]
+    words += ["--dask", dask] if dask else ["--jobs", str(n_jobs)]
     words += ["--device", device] if device else []
     words += ["--out", os.fspath(out)] + ([] if figures else ["--no-figures"])
     return shlex.join(words)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,6 +17,9 @@ from joblib import Parallel, delayed
 from ledl.experiments._cells import Cell, load_dataset, run_cell
 from ledl.experiments._methods import METHODS
 from ledl.experiments._store import Store
+
+if TYPE_CHECKING:
+    from ledl.experiments._cluster import Workers
 
 # Figures over weights and over the number of samples: on those datasets whose convergence the paper shows,
 # and on digits; fewer splits than the table has.
@@ -153,12 +156,16 @@ class Plan:
 
 
 def run_cells(
-    cells: Sequence[Cell], store: Store, n_jobs: int = 1, device: str | None = None
+    cells: Sequence[Cell],
+    store: Store,
+    n_jobs: int = 1,
+    device: str | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[Done]:
     """Every cell, those that the store knows first; the others as they end, in no order.
 
-    A worker writes a cell to the store before it takes the next one. What fails is reported and does not stop
-    the others.
+    A process writes a cell to the store before it takes the next one; those of `workers`, the cluster's, are
+    written here. What fails is reported and does not stop the others.
     """
     missing = []
     for cell in cells:
@@ -167,6 +174,9 @@ def run_cells(
             missing.append(cell)
         else:
             yield Done(cell, known)
+    if workers is not None:
+        yield from workers.run(missing, store, device)
+        return
     parent = os.getpid() if n_jobs > 1 else None
     work = (delayed(_run_and_keep)(cell, store, parent, device) for cell in missing)
     yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
@@ -175,16 +185,23 @@ def run_cells(
 def _run_and_keep(cell: Cell, store: Store, parent: int | None, device: str | None) -> Done:
     if parent == os.getppid():
         _follow(parent)
-    started = time.perf_counter()
     known = store.get(cell.identity)  # another run on the same store may have been faster
     if known is not None:
         return Done(cell, known)
+    done = run_one(cell, device)
+    if done.result is not None:
+        store.put(cell.identity, done.result)
+    return done
+
+
+def run_one(cell: Cell, device: str | None) -> Done:
+    """A cell with its seconds, or with what went wrong."""
+    started = time.perf_counter()
     try:
         result = run_cell(cell, device)
     except Exception as error:  # of one method on one dataset; the table can do without
         return Done(cell, None, error=f"{type(error).__name__}: {error}")
     result["seconds"] = time.perf_counter() - started
-    store.put(cell.identity, result)
     return Done(cell, result)
 
 
@@ -216,6 +233,8 @@ class Progress:
 
     Attributes
     ----------
+    n_jobs : int
+        As given; to be set anew where workers come and go.
     n_cells, n_done : int
         All of them, and those that have ended.
 
@@ -229,7 +248,7 @@ class Progress:
 
     def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
         self._waiting = list(cells)
-        self._n_jobs = n_jobs
+        self.n_jobs = n_jobs
         self._seconds: dict[Any, float] = {}
         self.n_cells, self.n_done = len(self._waiting), 0
 
@@ -249,7 +268,7 @@ class Progress:
     @property
     def running(self) -> list[Cell]:
         """Cells are taken in order, so those that are running are the first that have not ended."""
-        return self._waiting[: self._n_jobs]
+        return self._waiting[: self.n_jobs]
 
     @property
     def seconds_left(self) -> float | None:
@@ -258,7 +277,7 @@ class Progress:
             return None
         mean = sum(self._seconds.values()) / len(self._seconds)
         cost = sum(self._seconds.get(_kind(cell), mean) for cell in self._waiting)
-        return cost / self._n_jobs
+        return cost / max(self.n_jobs, 1)
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:

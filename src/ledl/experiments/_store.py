@@ -41,7 +41,7 @@ class Store:
             entry = json.loads(self._path(identity).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        if not isinstance(entry, dict) or entry.get("identity") != _plain(identity):
+        if not isinstance(entry, dict) or entry.get("identity") != plain(identity):
             return None
         result = entry.get("result")
         return result if is_result(result) else None
@@ -52,7 +52,7 @@ class Store:
             return
         path = self._path(identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"identity": _plain(identity), "result": result}, allow_nan=False)
+        text = json.dumps({"identity": plain(identity), "result": result}, allow_nan=False)
         write_atomically(path, lambda file: file.write(text.encode()))
 
     def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Store:
                 continue
 
     def _path(self, identity: Mapping[str, Any]) -> Path:
-        digest = hashlib.sha256(json.dumps(_plain(identity), sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(plain(identity), sort_keys=True).encode()).hexdigest()
         kind = "-".join(str(identity[name]) for name in ("dataset", "method"))
         return self.folder / "cells" / kind / f"{digest[:32]}.json"
 
@@ -118,7 +118,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _plain(identity: Mapping[str, Any]) -> Any:
+def plain(identity: Mapping[str, Any]) -> Any:
     """As JSON gives it back: tuples are lists, and what JSON does not know is its description."""
     return json.loads(json.dumps(identity, default=repr))
 

@@ -21,6 +21,7 @@ from ledl.estimators._base import Dictionary, DictionaryClassifier, ResidualScor
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.estimators._lcksvd import DKSVDClassifier
+from ledl.estimators._ledl import LEDLClassifier
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence._shapes import (
     NEEDED,
@@ -35,6 +36,7 @@ from ledl.persistence._shapes import (
 )
 from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
 from ledl.rejection import RejectingClassifier, checked_label, our_parts
+from ledl.solvers.stream import Stream
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
 # A side of what images are brought to: a file must not ask for terabytes of pixels.
@@ -58,6 +60,8 @@ def check_part(part: Any) -> None:
         shapes(part, {"atoms": "K r", "_projection": "r K"})
     elif isinstance(part, Preprocessing):
         _check_preprocessing(part)
+    elif isinstance(part, Stream):
+        _check_stream(part)
     for name in ("basis", "coordinates", "training", "inverse_norms", "atoms", "_projection"):
         if getattr(part, name, None) is not None:
             check_floats(getattr(part, name), name)
@@ -78,6 +82,18 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
     expect(kernel.training.dtype == np.float64, "samples of kernels are of type float64")
     if name == "hellinger":
         expect(kernel.training.min() >= 0, "samples of the kernel 'hellinger' are not negative")
+
+
+def _check_stream(stream: Stream) -> None:
+    """Whether these are sums; whether they go with the atoms is asked where both are known."""
+    for name in ("n_batches", "n_samples"):
+        expect(is_count(getattr(stream, name)), f"{name} is a number that is not zero")
+    expect(type(stream.seed) is int and 0 <= stream.seed < 2**31, "the seed is an integer of 31 bits")
+    expect(type(stream.square) is float and 0 <= stream.square < np.inf, "square is a sum of squares")
+    for name in ("G", "P", "class_weights"):
+        check_floats(getattr(stream, name), name)
+        expect(getattr(stream, name).dtype == np.float64, f"{name} is of type float64")
+    expect(bool((stream.class_weights >= 0).all()), "weights of classes are not negative")
 
 
 def _check_preprocessing(part: Preprocessing) -> None:
@@ -170,7 +186,20 @@ def _check_dictionary(model: Any) -> None:
         expect(model._ridge.atoms.shape == model._atoms.shape, "its ridge codes are over other atoms")
     if isinstance(model, DictionaryClassifier):
         _check_labels(model, sizes["c"])
+    if hasattr(model, "stream_"):
+        _check_goes_on(model, sizes)
     _check_outcome(model)
+
+
+def _check_goes_on(model: Any, sizes: dict[str, int]) -> None:
+    """Whether the sums of a stream are of the model's atoms and classes."""
+    K, d, c = (sizes[letter] for letter in "Kdc")
+    stream = model.stream_
+    expect(isinstance(model, LEDLClassifier) and isinstance(stream, Stream), "there is no stream to go on with")
+    expect(isinstance(model._space, IdentitySubspace), "a stream has no subspace")
+    expect(hasattr(model, "_code_atoms"), "it has no _code_atoms")
+    expect(stream.G.shape == (K, K) and stream.P.shape == (K, d + 2 * c), "the stream is of other atoms")
+    expect(stream.class_weights.shape == (c,), "the stream is of other classes")
 
 
 def _check_labels(model: Any, c: int) -> None:
@@ -211,6 +240,7 @@ def _check_rejecting(model: RejectingClassifier) -> None:
 
 def _check_outcome(model: Any) -> None:
     expect(is_count(getattr(model, "n_iter_", 1)), "n_iter_ is a number of iterations")
+    expect(is_count(getattr(model, "_n_samples", 1)), "_n_samples is a number of samples")
     expect(type(getattr(model, "stopped_by_", "")) is str, "stopped_by_ is a word")
     history = getattr(model, "history_", {})
     expect(

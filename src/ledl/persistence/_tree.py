@@ -69,10 +69,14 @@ PARTS = {
     ),
     "RidgeCoder": ("ledl.coders:RidgeCoder", ("atoms", "_projection")),
     "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
+    "Stream": (
+        "ledl.solvers.stream:Stream",
+        ("seed", "n_batches", "n_samples", "G", "P", "square", "class_weights"),
+    ),
 }
 # Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
 # writes to. Somebody else's file must not decide that.
-OF_THE_MACHINE = {"batch_size", "cache", "device", "max_pixels", "memory", "n_jobs", "progress"}
+OF_THE_MACHINE = {"batch_size", "cache", "checkpoint", "device", "max_pixels", "memory", "n_jobs", "progress"}
 # Attributes that are not the model: what watches a fit, what the last call met, a network that is loaded.
 NOT_THE_MODEL = {
     "_callback_fit_ctx",

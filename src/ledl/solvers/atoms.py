@@ -51,6 +51,12 @@ class Sums:
         summed = other.sums()
         return Sums(self.G + summed.G, self.S + summed.S)
 
+    def __iadd__(self, other: Equations) -> Sums:
+        summed, G, S = other.sums(), self.G, self.S
+        G += summed.G
+        S += summed.S
+        return Sums(G, S)
+
 
 @dataclass(frozen=True)
 class Factors:

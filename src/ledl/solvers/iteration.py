@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -59,6 +59,7 @@ def iterate(
     max_iter: int,
     tol: float,
     callback: Callable[[int, Record, Any], bool] | None = None,
+    past: Sequence[Record] = (),
 ) -> Iterations:
     """Call `step` until every problem has converged, or `max_iter` times.
 
@@ -72,6 +73,8 @@ def iterate(
         at most `tol` three times in a row; ``tol=0`` runs all iterations.
     callback : callable (iteration, record, state) -> bool
         Called after every iteration; True ends the loop.
+    past : records
+        Of iterations that were done before, `state` being what they led to.
     """
     active = np.ones(problems, dtype=bool)
     calm = np.zeros(problems, dtype=int)
@@ -80,7 +83,8 @@ def iterate(
     records: list[dict[str, Any]] = []
     previous = np.full(problems, np.nan)
     for iteration in range(max_iter):
-        state, record = step(state, iteration, active)
+        known = iteration < len(past)
+        state, record = (state, past[iteration]) if known else step(state, iteration, active)
         # Host copies: a few numbers a problem.
         records.append({name: spread(to_host(x), active) for name, x in record.items()})
         n_iter = n_iter + active
@@ -92,7 +96,7 @@ def iterate(
         broken = active & ~np.isfinite(current)
         status[converged], status[broken] = Status.CONVERGED, Status.NON_FINITE
         active, previous = active & ~converged & ~broken, current
-        if callback is not None and callback(iteration, record, state):
+        if not known and callback is not None and callback(iteration, record, state):
             status[active] = Status.INTERRUPTED
             break
         if not active.any():

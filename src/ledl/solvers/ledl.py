@@ -46,6 +46,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.blocks import Block, Blocks
+from ledl.checkpoints import Checkpoint
 from ledl.objective import part_norms
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
@@ -54,6 +55,22 @@ from ledl.solvers.proximal import soft_threshold
 
 # (1) at Z costs a product with the data, so it is recorded only so often.
 OBJECTIVE_EVERY = 10
+
+
+# What is recorded of an iteration: see `describe`.
+RECORDED = (
+    "augmented_objective",
+    "data_fit",
+    "label_fit",
+    "code_fit",
+    "penalty",
+    "multiplier",
+    "coupling",
+    "primal_residual",
+    "dual_residual",
+    "nonzero_share",
+    "objective",
+)
 
 
 class Atoms(NamedTuple):
@@ -142,8 +159,8 @@ class Codes(NamedTuple):
 class Statistics(NamedTuple):
     """What a block hands back: sums over its samples."""
 
-    equations: Equations  # C'C and C'(T - C M)
-    fit: Array  # (..., 3): |T - C M|^2 by parts
+    equations: Equations  # C'C, and C'(T - C M) or C'T (`target_sums`)
+    fit: Array  # (..., 3): |T - C M|^2 by parts, or zero beside C'T
     scalars: Array  # (..., 5): |Z|_1, <L, C - Z>, |C - Z|^2, |Z - previous Z|^2, non-zeros of Z
     fit_at_Z: Array  # (..., 3): |T - Z M|^2 by parts, or zero where it was not asked for
 
@@ -161,6 +178,7 @@ def solve(
     max_iter: int = 100,
     tol: float = 0.0,
     callback: Callable[[int, Record, Callable[[], Atoms]], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterations:
     """Algorithm 3 from given atoms; the codes stay in `blocks`.
 
@@ -176,6 +194,8 @@ def solve(
         The weights; with leading axes, each for a problem of its own.
     callback : callable (iteration, record, atoms) -> bool
         Called after every iteration, `atoms` being a function that makes the atoms so far. True stops.
+    checkpoint : Checkpoint
+        Where to go on from, if it has something, and what to keep the iterations in; for one problem.
 
     Returns
     -------
@@ -186,33 +206,43 @@ def solve(
     schedule = dual_step or DualStep()
     *problems, K, _ = start.M.shape
     n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
-    norms = squares**0.5
+    done = checkpoint.begin(blocks, start.M, n, RECORDED, max_iter) if checkpoint else None
+    begun = start if done is None else start._replace(M=done.M)
 
     def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
         only = None if active.all() else Some(active, problem.roots)
-        now, old, scale = (
-            (problem, atoms, norms)
+        now, old, total = (
+            (problem, atoms, squares)
             if only is None
-            else (Problem(*map(only.pick, problem)), atoms._replace(M=only.pick(atoms.M)), only.pick(norms, 1))
+            else (
+                Problem(*map(only.pick, problem)),
+                atoms._replace(M=only.pick(atoms.M)),
+                only.pick(squares, 1),
+            )
         )
         coder = make_coder(now, old, schedule.at(iteration))
         sums = blocks.map_sum(partial(block_step, coder=coder, only=only, at_Z=at_Z))
-        new, fit = atom_step(sums, now, old, scale)
+        if not old.outnumber_columns:
+            sums = at_atoms(sums, old, total)
+        new, fit = atom_step(sums, now, old, total**0.5)
         record = describe(sums, fit, now, n * K, at_Z)
         return new if only is None else atoms._replace(M=only.put(atoms.M, new.M)), record
 
     def after(iteration: int, record: Record, atoms: Atoms) -> bool:
+        if checkpoint:
+            checkpoint.after(blocks, atoms.M, record, schedule.at(iteration + 1))
         return callback is not None and callback(iteration, record, partial(problem.unweigh, atoms))
 
     run = iterate(
         step,
-        start,
+        begun,
         watch="augmented_objective",
         problems=tuple(problems),
         max_iter=max_iter,
         tol=tol,
         callback=after,
+        past=[] if done is None else done.records,
     )
     fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
     last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
@@ -322,25 +352,32 @@ def code_step(block: Block, coder: Coder) -> Codes:
     """One ADMM step on the codes of a block."""
     epsilon, rho = coder.problem.epsilon, coder.problem.rho
     find_codes = codes_in_target_space if coder.atoms.outnumber_columns else codes_in_atom_space
-    C, E = find_codes(block, coder, block.Z - block.L / rho)
+    C, E = find_codes(block, coder)
     shrink = compiled.find("shrink", C) or shrink_plain
     Z, L, scalars = shrink(C, block.Z, block.L, epsilon, rho, coder.theta)
     return Codes(C, Z, L, scalars, E)
 
 
-def codes_in_target_space(block: Block, coder: Coder, V: Array) -> tuple[Array, Array]:
-    """C = V + F M' with F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F. V is used up."""
+def codes_in_target_space(block: Block, coder: Coder) -> tuple[Array, Array]:
+    """C = V + F M' with V = Z - L / rho and F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F."""
+    V = block.Z - block.L / coder.problem.rho
     T, M = targets(block, coder.problem, V.shape[:-2]), coder.atoms.M
     F = cholesky_solve(coder.factor, add_product(T, V, M, -1.0))
     return add_product(V, F, M.mT), coder.problem.rho * F
 
 
-def codes_in_atom_space(block: Block, coder: Coder, V: Array) -> tuple[Array, None]:
-    """C = (T M' + rho V) (M M' + rho I)^-1; the labels' share of T M' is one row for each class."""
+def codes_in_atom_space(block: Block, coder: Coder) -> tuple[Array, None]:
+    """C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' share of T M' is one row for each class."""
     atoms, problem = coder.atoms, coder.problem
-    label_rows = problem.label_targets @ atoms.labels.mT
-    rhs = block.X @ atoms.B.mT + take_rows(label_rows, block.labels)
-    return cholesky_solve(coder.factor, rhs + problem.rho * V), None
+    products, label_rows = block.X @ atoms.B.mT, problem.label_targets @ atoms.labels.mT
+    pull = compiled.find("pull", products) or pull_plain
+    rhs = pull(products, block.Z, block.L, problem.rho, label_rows, block.labels)
+    return cholesky_solve(coder.factor, rhs), None
+
+
+def pull_plain(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, labels: Array) -> Array:
+    """The products, rho Z - L, and for each sample the row of its class, added; the products are used up."""
+    return products + rho * Z - L + take_rows(label_rows, labels)
 
 
 def targets(block: Block, problem: Problem, problems: tuple[int, ...]) -> Array:
@@ -370,7 +407,7 @@ def statistics(block: Block, coder: Coder, codes: Codes, *, at_Z: bool = False) 
     C, E = codes.C, codes.E
     equations: Equations
     if E is None:
-        equations, fit = residual_sums(block, coder, C)
+        equations, fit = target_sums(block, coder, C)
     else:
         equations, fit = Factors(C, E), part_norms(E, coder.atoms.bounds)
     fit_at_Z = fit_of_codes(block, codes.Z, coder.problem, coder.atoms) if at_Z else 0 * fit
@@ -379,19 +416,22 @@ def statistics(block: Block, coder: Coder, codes: Codes, *, at_Z: bool = False) 
     return Statistics(equations, fit, codes.scalars, fit_at_Z)
 
 
-def residual_sums(block: Block, coder: Coder, C: Array) -> tuple[Sums, Array]:
-    """C'(T - C M), and |T - C M|^2 by parts, from C'T and C'C: T - C M is not formed.
-
-    C'H is a sum over classes, and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M>.
-    """
-    xp, atoms = namespace(C), coder.atoms
-    by_class = class_sums(C, block.labels, atoms.n_classes)
+def target_sums(block: Block, coder: Coder, C: Array) -> tuple[Sums, Array]:
+    """C'C and C'T, C'H being a sum over classes; what `at_atoms` makes of them is made once for all blocks."""
+    xp = namespace(C)
+    by_class = class_sums(C, block.labels, coder.atoms.n_classes)
     P = xp.concat([C.mT @ block.X, by_class.mT @ coder.problem.label_targets], axis=-1)
-    G = C.mT @ C
+    return Sums(C.mT @ C, P), xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
+
+
+def at_atoms(sums: Statistics, atoms: Atoms, squares: Array) -> Statistics:
+    """C'(T - C M), and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M> by parts, from C'T and C'C."""
+    G, P = sums.equations.sums().G, sums.equations.sums().S
     S = P - G @ atoms.M
-    parts = pairwise(atoms.bounds)
-    products = [inner(P[..., i:j] + S[..., i:j], atoms.M[..., i:j]) for i, j in parts]
-    return Sums(G, S), target_squares(block, coder.problem) - xp.stack(products, axis=-1)
+    both, parts = P + S, pairwise(atoms.bounds)
+    products = [inner(both[..., i:j], atoms.M[..., i:j]) for i, j in parts]
+    fit = squares - namespace(P).stack(products, axis=-1)
+    return sums._replace(equations=Sums(G, S), fit=fit)
 
 
 def target_squares(block: Block, problem: Problem) -> Array:
@@ -432,19 +472,8 @@ def describe(sums: Statistics, fit: Array, problem: Problem, n_codes: int, at_Z:
     """The record of one iteration: the augmented objective, its terms, and residuals."""
     epsilon, rho = problem.epsilon[..., 0, 0], problem.rho[..., 0, 0]
     l1, multiplier, gap, change, nonzeros = (sums.scalars[..., i] for i in range(5))
-    terms = {
-        "data_fit": fit[..., 0],
-        "label_fit": fit[..., 1],
-        "code_fit": fit[..., 2],
-        "penalty": 2 * epsilon * l1,
-        "multiplier": 2 * multiplier,
-        "coupling": rho * gap,
-    }
-    return {
-        "augmented_objective": sum(terms.values()),
-        **terms,
-        "primal_residual": gap**0.5,
-        "dual_residual": rho * change**0.5,
-        "nonzero_share": nonzeros / n_codes,
-        "objective": objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan,
-    }
+    fits = (fit[..., i] for i in range(3))
+    terms = (*fits, 2 * epsilon * l1, 2 * multiplier, rho * gap)
+    residuals = (gap**0.5, rho * change**0.5)
+    value = objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan
+    return dict(zip(RECORDED, (sum(terms), *terms, *residuals, nonzeros / n_codes, value), strict=True))

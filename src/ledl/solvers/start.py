@@ -38,7 +38,7 @@ def class_start(
     candidates : list of (n_j,) arrays
         For each class the indices, among all samples, of those that its atoms may start at.
     """
-    index, weights = draw_mixtures(candidates, np.bincount(atom_classes), rng)
+    index, weights = draw_mixtures(candidates, np.bincount(atom_classes, minlength=len(candidates)), rng)
     (B,) = blocks.map_sum(partial(mix, index, weights))
     K, c = len(atom_classes), len(candidates)
     W, A = (np.eye(c)[atom_classes] + SPREAD * rng.random((K, c)) for _ in range(2))

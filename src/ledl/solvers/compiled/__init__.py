@@ -19,6 +19,7 @@ NUMPY_LOOPS = {
     "coordinate_descent": "codes",
     "keep_better_codes": "ksvd",
     "omp": "codes",
+    "pull": "numba",
     "reflect": "numba",
     "shrink": "numba",
     "update_block": "numba",

@@ -140,6 +140,28 @@ def _shrink(
         scalars[p] = l1, multiplier, gap_sq, change_sq, nonzeros
 
 
+def pull(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, labels: Array) -> Array:
+    """`ledl.solvers.ledl.pull_plain` for NumPy arrays, in one pass and in place."""
+    if products.shape != Z.shape:  # one block of samples for several problems
+        products = np.broadcast_to(products, Z.shape).copy()
+    *problems, n, K = Z.shape
+    c = label_rows.shape[-2]
+    rho = np.broadcast_to(rho, (*problems, 1, 1)).reshape(-1)
+    rows = np.broadcast_to(label_rows, (*problems, c, K)).reshape(-1, c, K)
+    own = np.broadcast_to(labels, (*problems, n)).reshape(-1, n)
+    _pull(*(x.reshape(-1, n, K) for x in (products, Z, L)), rho, rows, own)
+    return products
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _pull(products: Array, Z: Array, L: Array, rho: Array, rows: Array, own: Array) -> None:
+    for p in range(len(Z)):
+        for i in range(Z.shape[1]):
+            row = rows[p, own[p, i]]
+            for k in range(Z.shape[2]):
+                products[p, i, k] += rho[p] * Z[p, i, k] - L[p, i, k] + row[k]
+
+
 def reflect(
     v: Array, S: Array, Z: Array, relaxation: float, threshold: float, positive: bool
 ) -> tuple[Array, Array, Array]:

@@ -1,0 +1,261 @@
+"""Training that goes on where it was: atoms, codes and history of a fit in one file.
+
+The file is a line that says what it is, a line of JSON, and arrays one after another. It is complete or not
+there, and holds numbers only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from ledl.arrays import Array, as_array, to_host
+from ledl.blocks import Block, Blocks
+
+FIRST_LINE = b"ledl checkpoint, format 1\n"
+# A header of more bytes is none of ours.
+LONGEST_HEADER = 2**24
+# Of the time of a fit, what checkpoints may take: one is written when the last one's cost is that small.
+SHARE = 0.1
+# Where sketches of the same samples agree, relative to their norm: float32 is scaled in different ways.
+SKETCH_TOL = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
+
+
+class Progress(NamedTuple):
+    """Where a fit was: its weighed atoms, and what it recorded of its iterations."""
+
+    M: Array
+    records: list[dict[str, Array]]
+
+
+class Layout(NamedTuple):
+    """The arrays of a file: names, with shapes and types."""
+
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+
+    def n_bytes(self, name: str) -> int:
+        shape, dtype = self.arrays[name]
+        return math.prod(shape) * dtype.itemsize
+
+    def offset(self, name: str) -> int:
+        """Bytes before that array."""
+        names = list(self.arrays)
+        return sum(map(self.n_bytes, names[: names.index(name)]))
+
+    @property
+    def total(self) -> int:
+        return sum(map(self.n_bytes, self.arrays))
+
+
+class Checkpoint:
+    """The file of one fit.
+
+    Parameters
+    ----------
+    path : path
+        Where it is. It is refused if it is there and of another fit, or something else; `remove` deletes it.
+    identity : mapping
+        All that decides the result, apart from the samples and the number of iterations: plain values.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self._identity: dict[str, Any] = json.loads(json.dumps(identity))
+        self._records: list[dict[str, Array]] = []
+        self._cost, self._written = 0.0, -math.inf
+
+    def begin(self, blocks: Blocks, M: Array, n: int, names: Collection[str], max_iter: int) -> Progress | None:
+        """Where the fit was if there is such a file, the blocks' codes being what they were then.
+
+        `names` are those of a record, of which there may be `max_iter`.
+        """
+        (sketch,) = blocks.map_sum(sketch_of)
+        self._sketch = to_host(sketch)
+        self._shapes = {
+            "sketch": (self._sketch.shape, np.dtype(np.float64)),
+            "M": (tuple(M.shape), to_host(M).dtype),
+            "Z": ((n, M.shape[-2]), to_host(M).dtype),
+            "L": ((n, M.shape[-2]), to_host(M).dtype),
+        }
+        if not self.path.exists():
+            self._check_room()
+            return None
+        saved = Saved(self.path, self._shapes)
+        saved.check(self._identity, self._sketch, names, max_iter)
+        blocks.restore_codes(saved.codes)
+        self._records = saved.records
+        return Progress(as_array(np.array(saved.array("M")), M), list(saved.records))
+
+    def after(self, blocks: Blocks, M: Array, record: Mapping[str, Array], theta: float) -> None:
+        """Take note of an iteration, and write the file unless that costs too much yet."""
+        self._records.append(
+            {name: np.asarray(to_host(value), dtype=np.float64) for name, value in record.items()}
+        )
+        started = time.monotonic()
+        if SHARE * (started - self._written) < self._cost:
+            return
+        self._write(blocks, to_host(M), theta)
+        self._written = time.monotonic()
+        self._cost = self._written - started
+        blocks.saved_codes(Saved(self.path, self._shapes).codes)
+
+    def remove(self) -> None:
+        """Delete the file: the fit is done."""
+        if self._is_ours():
+            self.path.unlink(missing_ok=True)
+
+    def _write(self, blocks: Blocks, M: Array, theta: float) -> None:
+        names = list(self._records[0])
+        history = np.array([[record[name] for name in names] for record in self._records])
+        header = {"identity": self._identity, "iterations": len(history), "theta": theta, "records": names}
+        lines = FIRST_LINE + json.dumps(header).encode() + b"\n"
+        layout = layout_of(self._shapes, history.shape)
+
+        def write(file: BinaryIO) -> None:
+            file.write(lines)
+            for array in (history, self._sketch, M):
+                file.write(np.ascontiguousarray(array).data)
+            blocks.save_codes(partial(write_codes, file, Lock(), layout, len(lines)))
+            file.flush()
+            os.fsync(file.fileno())
+
+        if not self._is_ours():
+            raise ValueError(
+                f"checkpoint={str(self.path)!r} was written by another fit meanwhile. Give each fit a file of "
+                "its own, and the models of a search none."
+            )
+        # Under one name, so that what a kill leaves is not there twice.
+        part = self.path.resolve().with_name(f".{self.path.name}.part")
+        try:
+            with part.open("wb") as file:
+                write(file)
+            part.replace(self.path.resolve())
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _is_ours(self) -> bool:
+        """Whether the file, if there is one, is of this fit: another may have the same path."""
+        return not self.path.exists() or Saved(self.path, self._shapes).identity == self._identity
+
+    def _check_room(self) -> None:
+        """Whether the folder has room for the file, and for its successor beside it."""
+        folder = self.path.resolve().parent
+        needed, free = 2 * layout_of(self._shapes, (0, 0)).total, shutil.disk_usage(folder).free
+        if needed > free:
+            raise OSError(
+                f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
+                f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
+            )
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Whether a checkpoint can be there, before anything is done for it."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir() or Path(path).is_dir():
+        raise ValueError(
+            f"checkpoint={os.fspath(path)!r} must be a file, in a folder that exists. Choose another name, or "
+            f"make {str(folder)!r}."
+        )
+
+
+class Saved:
+    """A file as it was when it was opened: later ones take its name, but not its place.
+
+    It may come from anybody: sizes are those of the fit that asks, and nothing in it is trusted.
+    """
+
+    def __init__(self, path: Path, shapes: Mapping[str, Any]) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            is_ours = file.read(len(FIRST_LINE)) == FIRST_LINE
+            line = file.readline(LONGEST_HEADER) if is_ours else b""
+            self._start = file.tell()
+            size = file.seek(0, os.SEEK_END)
+        try:
+            self._header = json.loads(line)
+            self._names: list[str] = self._header["records"]
+            self._n_records = self._header["iterations"]
+            self._was = dict(self._header["identity"])
+            plain = all(isinstance(name, str) for name in self._names) and type(self._n_records) is int
+        except (ValueError, KeyError, TypeError, RecursionError):
+            plain = False
+        if not plain or self._n_records < 1:
+            raise ValueError(
+                f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
+                "delete it."
+            )
+        self.identity = self._was
+        self._layout = layout_of(shapes, (self._n_records, len(self._names)))
+        self._complete = size == self._start + self._layout.total
+        if self._complete:
+            self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
+
+    def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str], max_iter: int) -> None:
+        """Refuse the file of another fit."""
+        name = next((name for name in identity if self._was.get(name) != identity[name]), None)
+        if name is not None:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} is of another fit: {name} was {self._was.get(name)!r:.60}, "
+                f"and is {identity[name]!r:.60}. Give another path, or delete the file."
+            )
+        tol = SKETCH_TOL[self._layout.arrays["M"][1]]
+        was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)
+        with np.errstate(invalid="ignore"):
+            same = np.linalg.norm(was - sketch) <= tol * np.linalg.norm(sketch)
+        same = same and set(self._names) == set(names) and bool(np.isfinite(self.array("M")).all())
+        if same and self._n_records > max_iter:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} has {self._n_records} iterations, but max_iter={max_iter}. "
+                "Raise max_iter, or delete the file."
+            )
+        if not same:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} is damaged, or of a fit on other samples. Give another path, "
+                "or delete the file."
+            )
+
+    def array(self, name: str) -> Array:
+        """One of the arrays, in the file."""
+        shape, dtype = self._layout.arrays[name]
+        first = self._start + self._layout.offset(name)
+        part = self._bytes[first : first + self._layout.n_bytes(name)]
+        return np.frombuffer(part, dtype=dtype).reshape(shape)
+
+    def codes(self, first: int, stop: int) -> tuple[Array, Array]:
+        """Z and L of those samples."""
+        return self.array("Z")[first:stop], self.array("L")[first:stop]
+
+    @cached_property
+    def records(self) -> list[dict[str, Array]]:
+        rows = np.array(self.array("records"))
+        return [dict(zip(self._names, row, strict=True)) for row in rows]
+
+
+def layout_of(shapes: Mapping[str, Any], history: tuple[int, ...]) -> Layout:
+    """The layout of a file with a history of that shape."""
+    return Layout({"records": (history, np.dtype(np.float64)), **shapes})
+
+
+def write_codes(file: BinaryIO, lock: Lock, layout: Layout, start: int, first: int, Z: Array, L: Array) -> None:
+    """Write the codes of a block, `first` being its first sample, to their place in a file."""
+    for name, codes in (("Z", Z), ("L", L)):
+        row = codes.shape[1] * codes.dtype.itemsize
+        with lock:
+            file.seek(start + layout.offset(name) + first * row)
+            file.write(np.ascontiguousarray(codes).data)
+
+
+def sketch_of(block: Block) -> tuple[Block, tuple[Array]]:
+    """What tells samples from others: their sum with weights that depend on their places."""
+    places = np.arange(block.first, block.first + block.X.shape[-2])
+    return block, (np.cos(places) @ to_host(block.X).astype(np.float64, copy=False),)

@@ -1,0 +1,129 @@
+"""Dask arrays: what is done to rows in memory, done to each chunk of rows when its result is asked for.
+
+Dask is imported where it is used: who has a Dask array has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from multiprocessing import current_process
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+
+from ledl.arrays import Array, is_dask
+
+
+def check_rows(X: Array) -> None:
+    """Refuse a Dask array of which no chunk could be samples, by what is known without computing it."""
+    shape = tuple(X.shape)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X has shape {shape}, but a row of features for each sample is needed. Make one sample a row with "
+            "x.reshape(1, -1), and images rows with X.reshape(len(X), -1)."
+        )
+    if np.isnan(shape[1]):
+        raise ValueError(
+            f"X has shape {shape}: its number of features is not known. Call X.compute_chunk_sizes() first."
+        )
+    if not isinstance(X._meta, np.ndarray):
+        raise TypeError(
+            f"X has chunks of {type(X._meta).__name__}, but NumPy arrays are needed. Convert them with "
+            "X.map_blocks, to dense arrays in this machine's memory."
+        )
+    if X.dtype.kind == "c":
+        raise ValueError(f"X is complex ({X.dtype}). Complex data not supported: give real numbers.")
+
+
+def check_lengths(X: Array, y: Array) -> None:
+    """Refuse samples and labels of different numbers, if both are known, before anything is computed."""
+    n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
+    known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
+    if known and n_samples != n_labels:
+        raise ValueError(f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample.")
+
+
+def floats_of(X: Array) -> Any:
+    """The type of what is computed from samples: float32 stays what it is, all else becomes float64."""
+    return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+
+
+def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: int | None = None) -> Array:
+    """A Dask array of what `work` makes of each chunk of rows, of that type; a vector unless it has columns.
+
+    `work` takes rows in memory, and gives as many. It is a value of the graph by itself, which tasks refer to:
+    what it holds, such as atoms, is sent to a worker once and not with every chunk. It is named by its content,
+    so that what has changed is not taken for what it was.
+    """
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.delayed import delayed
+
+    function: Any = work.func if isinstance(work, partial) else work
+    name = function.__name__.strip("_")
+    columns = () if n_columns is None else (n_columns,)
+    return da.blockwise(
+        _work_on_chunk,
+        "ik"[: 1 + len(columns)],
+        X,
+        "ij",
+        _places(X),
+        "il",
+        new_axes=dict(zip("k", columns, strict=False)),
+        work=delayed(work, name=f"ledl-{name}-{tokenize(work)}", traverse=False),
+        empty=np.empty((0, *columns), dtype=dtype),
+        token=f"ledl-{name}",
+        concatenate=True,  # of columns in several chunks
+        align_arrays=False,
+        meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
+    )
+
+
+def in_memory(*arrays: Any) -> tuple[Any, ...]:
+    """Arrays, those of Dask computed, all in one go; others as they are."""
+    if not any(is_dask(array) for array in arrays):
+        return arrays
+    import dask
+
+    return tuple(dask.compute(*arrays))
+
+
+def _places(X: Array) -> Array:
+    """For each chunk of rows its number, and its first row; -1 where that is not known."""
+    import dask.array as da
+
+    sizes = np.array(X.chunks[0], dtype=np.float64)
+    first = np.cumsum(sizes) - sizes
+    places = np.stack([np.arange(len(sizes)), np.where(np.isnan(first), -1, first)], axis=1)
+    return da.from_array(places.astype(np.int64), chunks=(1, 2))
+
+
+def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array], empty: Array) -> Array:
+    if not len(chunk):  # as filters leave them
+        return empty
+    try:
+        with _own_threads():
+            return work(chunk)
+    except ValueError as error:
+        number, first = place[0].tolist()
+        bad = ~np.isfinite(chunk).all(axis=1) if chunk.dtype.kind == "f" else np.zeros(1, dtype=bool)
+        row = int(bad.argmax())
+        if bad.any():
+            of_all = f", row {first + row} of all" if first >= 0 else ""
+            raise ValueError(
+                f"X contains NaN or infinity in row {row} of its chunk {number}{of_all}. Remove or replace it."
+            ) from error
+        error.add_note(f"In chunk {number} of X" + (f", whose first row is {first}." if first >= 0 else "."))
+        raise
+
+
+def _own_threads() -> AbstractContextManager[Any]:
+    """Threads as ``n_jobs`` asks for in workers, too.
+
+    They are processes that may have no children, in which joblib gives one job; but ours are threads.
+    """
+    return parallel_config(backend="threading") if current_process().daemon else nullcontext()

@@ -1,0 +1,462 @@
+"""Predictions and codes of Dask arrays."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from nearest_subspace import NearestSubspaceClassifier  # examples/: what the documentation builds
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ledl import (
+    KSVD,
+    CRCClassifier,
+    CSDLClassifier,
+    DKSVDClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    RejectingClassifier,
+    SRCClassifier,
+    sparse_encode,
+)
+from ledl.arrays import is_dask
+from ledl.lazy import map_rows
+
+pytest.importorskip("dask", reason="needs the extra dask")
+pytest.importorskip("distributed", reason="needs the extra dask")
+
+import dask
+import dask.array as da
+
+import travellers
+
+TIGHT = 1e-12
+MODELS = {
+    "crc": CRCClassifier(),
+    "crc-regularized": CRCClassifier(rule="regularized"),
+    "crc-callable": CRCClassifier(kernel=np.dot),
+    "csdl": CSDLClassifier(max_iter=3, transform_tol=TIGHT, random_state=0),
+    "dksvd": DKSVDClassifier(max_iter=3, random_state=0),
+    "lcksvd": LCKSVDClassifier(max_iter=3, random_state=0),
+    "ledl": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, random_state=0),
+    "ledl-rbf": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, kernel="rbf", random_state=0),
+    "nearest-subspace": NearestSubspaceClassifier(),
+    "src": SRCClassifier(transform_tol=TIGHT),
+    "src-hellinger": SRCClassifier(transform_tol=TIGHT, kernel="hellinger"),
+    "src-threads": SRCClassifier(transform_tol=TIGHT, n_jobs=2),
+    "ksvd": KSVD(n_components=30, n_nonzero_coefs=3, max_iter=3, random_state=0),
+}
+METHODS = ["predict", "decision_function", "transform"]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:60], y[:60], X[60:100], y[60:100]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, y, _, _ = digits
+    return {name: clone(model).fit(X, y) for name, model in MODELS.items()}
+
+
+@pytest.fixture
+def never():
+    """A Dask array of which no chunk can be computed."""
+
+    def fail(chunk):
+        raise RuntimeError("a chunk was computed")
+
+    return da.zeros((40, 64), chunks=(10, 64)).map_blocks(fail, meta=np.empty((0, 0)))
+
+
+def chunked(X, sizes, columns=None):
+    """A Dask array with such chunks of rows, some of which may be empty."""
+    array = da.from_array(X, chunks=(sizes, X.shape[1]))
+    assert array.chunks[0] == tuple(sizes)
+    return array.rechunk({1: columns}) if columns else array
+
+
+def parts_of(array, **options):
+    return dask.compute(*array.to_delayed().ravel(), **options)
+
+
+def assert_is_what_its_parts_are(array, **options):
+    """The chunks and the type that Dask was told are those of what is computed."""
+    parts = parts_of(array, **options)
+    assert [part.dtype for part in parts] == [array.dtype] * len(parts)
+    assert all(type(part) is np.ndarray and part.ndim == array.ndim for part in parts)
+    assert [len(part) for part in parts] == [*array.chunks[0]]
+    assert all(part.shape[1:] == array.shape[1:] for part in parts)
+    return parts
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 40, (7, 20, 1, 12), (0, 13, 0, 0, 27, 0), (40,)], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", METHODS)
+def test_chunks_are_what_the_eager_call_makes_of_them(fitted, digits, name, method, sizes):
+    model, X = fitted[name], digits[2]
+    if not hasattr(model, method):
+        pytest.skip("a transformer only")
+    work = getattr(model, method)
+    lazy = work(chunked(X, sizes, columns=25))
+    assert is_dask(lazy)
+    parts = assert_is_what_its_parts_are(lazy, scheduler="sync")
+    # The same call on the same rows: the same bits.
+    for part, rows in zip(parts, np.split(X, np.cumsum(sizes)[:-1]), strict=True):
+        if len(rows):
+            assert_array_equal(part, work(rows))
+    # All rows at once differ by rounding, for the lasso by what a duality gap of 1e-12 leaves open.
+    whole = np.concatenate(parts)
+    if method == "predict":
+        assert_array_equal(whole, work(X))
+    else:
+        assert_allclose(whole, work(X), atol=1e-4 * np.abs(work(X)).max())
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+@pytest.mark.parametrize("name", ["crc", "ledl", "src-threads"])
+def test_schedulers_in_the_process(fitted, digits, name, scheduler):
+    model, X = fitted[name], digits[2]
+    lazy = model.predict(da.from_array(X, chunks=(3, 64)))
+    assert_array_equal(lazy.compute(scheduler=scheduler), model.predict(X))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_chunks_of_unknown_size_stay_so(fitted, digits, method):
+    model, X = fitted["crc"], digits[2]
+    x = da.from_array(X, chunks=(9, 20))
+    kept = X[:, 20] > np.median(X[:, 20])
+    kept[:9] = False  # leaves a chunk empty
+    lazy = getattr(model, method)(x[da.from_array(kept, chunks=9)])
+    assert np.isnan(lazy.chunks[0]).all()
+    assert lazy.numblocks[0] == x.numblocks[0]
+    assert_allclose(lazy.compute(), getattr(model, method)(X[kept]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_rows_at_all(fitted, digits, method):
+    work = getattr(fitted["ledl"], method)
+    lazy = work(da.from_array(digits[2], chunks=(9, 64))[:0])
+    assert lazy.shape[0] == 0
+    found = lazy.compute()
+    assert found.dtype == lazy.dtype == work(digits[2]).dtype
+    assert found.shape == lazy.shape == (0, *work(digits[2]).shape[1:])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.uint8, bool, object])
+@pytest.mark.parametrize("method", METHODS)
+def test_types_are_those_of_the_eager_call(fitted, digits, method, dtype):
+    X = digits[2].astype(dtype)
+    work = getattr(fitted["ledl"], method)
+    lazy = work(da.from_array(X, chunks=(16, 64)))
+    assert lazy.dtype == work(X).dtype
+    assert_is_what_its_parts_are(lazy)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a", "longer"],
+        np.array(["a", "longer"], dtype=object),
+        [3, -1],
+        [1.0, 2.0],
+        [False, True],
+        np.uint8([1, 2]),
+    ],
+    ids=str,
+)
+def test_labels_of_any_type_and_two_classes(digits, names):
+    X, y, X_test, _ = digits
+    model = CRCClassifier().fit(X, np.asarray(names)[(y > 4).astype(int)])
+    x = chunked(X_test, (15, 0, 25))
+    labels, scores = model.predict(x), model.decision_function(x)
+    assert scores.ndim == 1
+    assert labels.dtype == model.classes_.dtype
+    assert_is_what_its_parts_are(labels)
+    assert_is_what_its_parts_are(scores)
+    assert_array_equal(labels.compute(), model.predict(X_test))
+    assert_allclose(scores.compute(), model.decision_function(X_test), rtol=1e-10)
+
+
+def test_nothing_is_computed_at_the_call(fitted, never):
+    calls = [getattr(fitted["ledl"], method) for method in METHODS]
+    calls += [fitted["ksvd"].transform, lambda X: sparse_encode(X, np.eye(64), alpha=0.1)]
+    for call in calls:
+        lazy = call(never)
+        with pytest.raises(RuntimeError, match="a chunk was computed"):
+            lazy.compute()
+
+
+def test_what_is_wrong_is_told_at_the_call(fitted, never):
+    model = fitted["ledl"]
+    for method in METHODS:
+        with pytest.raises(NotFittedError):
+            getattr(LEDLClassifier(), method)(never)
+        with pytest.raises(ValueError, match="X has 63 features, but LEDLClassifier is expecting 64 features"):
+            getattr(model, method)(never[:, 1:])
+        with pytest.raises(ValueError, match=r"shape \(40, 8, 8\).*reshape"):
+            getattr(model, method)(never.reshape(40, 8, 8))
+        with pytest.raises(ValueError, match=r"shape \(64,\).*reshape"):
+            getattr(model, method)(never[0])
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            getattr(model, method)(never.astype(complex))
+        with pytest.raises(ValueError, match=r"number of features is not known.*compute_chunk_sizes"):
+            getattr(model, method)(never[:, never[0] > 0])
+        with pytest.raises(ValueError, match="'transform_tol' parameter"):
+            getattr(clone_fitted(model).set_params(transform_tol=-1), method)(never)
+        with pytest.raises(TypeError, match="chunks of csr_array, but NumPy arrays"):
+            getattr(model, method)(sparse_chunks())
+
+
+def clone_fitted(model):
+    twin = clone(model)
+    vars(twin).update(vars(model))
+    return twin
+
+
+def sparse_chunks():
+    from scipy.sparse import csr_array
+
+    return da.zeros((40, 64), chunks=(10, 64)).map_blocks(csr_array, meta=csr_array((0, 0)))
+
+
+def test_numbers_that_are_wrong_are_told_with_their_row(fitted, digits):
+    X = digits[2].copy()
+    X[23, 5] = np.nan
+    x = da.from_array(X, chunks=(10, 30))
+    for call in [fitted["src"].predict, lambda x: sparse_encode(x, digits[0], alpha=0.1)]:
+        with pytest.raises(ValueError, match="in row 3 of its chunk 2, row 23 of all"):
+            call(x).compute()
+        with pytest.raises(ValueError, match=r"in row 3 of its chunk 2\. Remove"):
+            call(x[da.ones(40, chunks=10) > 0]).compute()
+    # Of what is finite but wrong all the same the chunk is told, beside the eager call's own message.
+    X[23, 5] = -1
+    with pytest.raises(ValueError, match="negative values") as caught:
+        fitted["src-hellinger"].predict(da.from_array(X, chunks=(10, 64))).compute()
+    assert caught.value.__notes__ == ["In chunk 2 of X, whose first row is 20."]
+
+
+def test_the_model_is_the_one_of_the_call(digits):
+    X, y, X_test, _ = digits
+    x = da.from_array(X_test, chunks=(10, 64))
+    model = LEDLClassifier(max_iter=3, tol=0, random_state=0).fit(X, y)
+    before, lazy = model.predict(X_test), model.predict(x)
+    codes, lazy_codes = model.transform(X_test), model.transform(x)
+    assert model.predict(x).name == lazy.name  # one result for one question
+
+    model.set_params(transform_alpha=0.5)
+    assert model.transform(x).name != lazy_codes.name
+    model.set_params(transform_alpha=None).fit(X, (y + 1) % 10)
+    again = model.predict(x)
+    assert again.name != lazy.name
+    # Together, so that equal names would give equal results.
+    found, found_codes, found_again = dask.compute(lazy, lazy_codes, again)
+    assert_array_equal(found, before)
+    assert_allclose(found_codes, codes, atol=1e-5)
+    assert_array_equal(found_again, model.predict(X_test))
+    assert (found != found_again).mean() > 0.5
+
+
+def test_names_of_features_are_missed_once(digits):
+    X, y, X_test, _ = digits
+    model = CRCClassifier().fit(pd.DataFrame(X).add_prefix("pixel"), y)
+    with pytest.warns(UserWarning, match="does not have valid feature names") as caught:
+        lazy = model.predict(da.from_array(X_test, chunks=(5, 64)))
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = model.predict(X_test)
+    assert_array_equal(lazy.compute(), expected)  # warnings are errors here
+
+
+@pytest.mark.parametrize("kind", ["crc", "rejecting"])
+def test_score(digits, kind):
+    X, y, X_test, y_test = digits
+    model = CRCClassifier() if kind == "crc" else RejectingClassifier(CRCClassifier(), cv=3)
+    model.fit(X, y)
+    weights = np.arange(1.0, 41.0)
+    x, labels = da.from_array(X_test, chunks=(9, 20)), da.from_array(y_test, chunks=7)
+    expected = float((model.predict(X_test) == y_test).mean())
+    assert 0 < expected < 1
+    found = [model.score(x, y_test), model.score(x, labels), model.score(X_test, labels)]
+    assert found == [expected] * 3
+    assert all(type(value) is float for value in found)
+    everything = da.ones(40, chunks=10) > 0
+    assert model.score(x[everything], labels) == expected
+    weighted = model.score(x, labels, sample_weight=da.from_array(weights, chunks=5))
+    assert weighted == model.score(X_test, y_test, sample_weight=weights) != expected
+
+
+def test_score_refuses_other_numbers_of_labels_before_it_computes(fitted, never, digits):
+    for labels in [digits[3][1:], da.from_array(digits[3][1:], chunks=5), list(digits[3][1:])]:
+        with pytest.raises(ValueError, match="X has 40 samples and y 39 labels"):
+            fitted["crc"].score(never, labels)
+
+
+class DaskScaler(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self.scale_ = np.asarray(X).max()
+        return self
+
+    def transform(self, X):
+        return X / self.scale_
+
+
+def test_pipelines_that_know_dask_stay_lazy(digits, never):
+    X, y, X_test, y_test = digits
+    model = make_pipeline(DaskScaler(), LEDLClassifier(max_iter=3, tol=0, random_state=0)).fit(X, y)
+    x = da.from_array(X_test, chunks=(10, 64))
+    for method in METHODS:
+        lazy = getattr(model, method)(x)
+        assert is_dask(lazy)
+        assert_allclose(lazy.compute(), getattr(model, method)(X_test), atol=1e-4)
+        assert is_dask(getattr(model, method)(never))
+    assert model.score(x, y_test) == model.score(X_test, y_test)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"alpha": 0.5},
+        {"alpha": 0.5, "positive": True, "solver": "cd", "n_jobs": 2},
+        {"n_nonzero_coefs": 4},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_sparse_encode(digits, options, dtype):
+    D, _, X, _ = digits
+    X = X.astype(dtype)
+    sizes = (7, 0, 33)
+    lazy = sparse_encode(chunked(X, sizes, columns=25), D, **options)
+    first, empty, last = assert_is_what_its_parts_are(lazy)
+    assert lazy.shape == (40, len(D))
+    assert empty.shape == (0, len(D))
+    assert_array_equal(first, sparse_encode(X[:7], D, **options))
+    assert_array_equal(last, sparse_encode(X[7:], D, **options))
+
+
+def test_sparse_encode_takes_the_dictionary_of_the_call(digits):
+    D, _, X, _ = digits
+    D, x = D.copy(), da.from_array(X, chunks=(10, 64))
+    expected, lazy = sparse_encode(X, D, n_nonzero_coefs=3), sparse_encode(x, D, n_nonzero_coefs=3)
+    D[:] = D[::-1].copy()
+    assert sparse_encode(x, D, n_nonzero_coefs=3).name != lazy.name
+    assert_allclose(lazy.compute(), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"return_info": True}, "return_info is for samples in memory.*X.blocks"),
+        ({"sparse_output": True}, "sparse_output is for samples in memory.*csr_array"),
+        ({"init": np.zeros((40, 64))}, "init is for samples in memory.*Leave it out"),
+        ({"alpha": -1.0}, "alpha=-1.0 must be greater than 0"),
+        ({"n_nonzero_coefs": 3}, "Give either alpha"),
+        ({"tol": 0.0}, "tol=0.0 must be"),
+        ({"n_jobs": 0}, "n_jobs == 0"),
+        ({"solver": "quick"}, "solver='quick' is unknown"),
+        ({"solver": "cd", "device": "cpu"}, "solver='cd' is for NumPy arrays"),
+        ({"dictionary": np.eye(63)}, "X has 64 features and the dictionary 63"),
+        ({"dictionary": np.full((3, 64), np.nan)}, "The dictionary"),
+    ],
+    ids=str,
+)
+def test_sparse_encode_refuses_at_the_call(never, options, message):
+    with pytest.raises(ValueError, match=message):
+        sparse_encode(never, **{"dictionary": np.eye(64), "alpha": 0.1, **options})
+
+
+def test_codes_can_be_made_sparse_as_the_message_says(digits):
+    from scipy.sparse import csr_array
+
+    D, _, X, _ = digits
+    codes = sparse_encode(da.from_array(X, chunks=(10, 64)), D, n_nonzero_coefs=3)
+    found = codes.map_blocks(csr_array).compute()
+    assert found.nnz <= 3 * len(X)
+    assert_allclose(found.toarray(), sparse_encode(X, D, n_nonzero_coefs=3), rtol=1e-10)
+
+
+@pytest.mark.parametrize("label", [None, "none of these"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_rejection(digits, never, label, scaled):
+    X, y, X_test, _ = digits
+    y = y if label is None else np.array(list("abcdefghij"))[y]
+    inner = make_pipeline(StandardScaler(), SRCClassifier()) if scaled else SRCClassifier()
+    model = RejectingClassifier(inner, reject=0.3, cv=3, reject_label=label).fit(X, y)
+    x = chunked(X_test, (15, 0, 25), columns=30)
+    for method in ["predict", "p_values", "novelty"]:
+        work = getattr(model, method)
+        lazy, expected = work(x), work(X_test)
+        assert is_dask(work(never))
+        assert lazy.dtype == expected.dtype
+        first, _, last = assert_is_what_its_parts_are(lazy)
+        assert_array_equal(first, work(X_test[:15]))
+        assert_array_equal(last, work(X_test[15:]))
+    assert 0 < (model.predict(X_test) == model.reject_label_).mean() < 1
+    with pytest.raises(ValueError, match=r"X has 63 features, but .* expecting 64"):
+        model.predict(never[:, 1:])
+
+
+@pytest.mark.parametrize("name", ["crc", "ledl", "ledl-rbf", "src-threads"])
+def test_on_a_cluster(client, fitted, digits, name):
+    model, X, y = fitted[name], digits[2], digits[3]
+    x = da.from_array(X, chunks=(9, 30))
+    for method in METHODS:
+        lazy = getattr(model, method)(x)
+        parts = assert_is_what_its_parts_are(lazy)  # by the client, while there is one
+        # What travelled lies otherwise in memory, by which BLAS chooses its order of sums.
+        expected = getattr(model, method)(X[9:18])
+        assert_allclose(parts[1], expected, rtol=1e-9, atol=1e-9)
+    assert model.score(x, y) == model.score(X, y)
+    with pytest.raises(ValueError, match="in row 0 of its chunk 1, row 9 of all"):
+        model.predict(da.where(da.arange(40, chunks=9)[:, None] == 9, np.nan, x)).compute()
+
+
+def test_a_cluster_does_not_answer_with_an_earlier_model(client, digits):
+    X, y, X_test, _ = digits
+    x = da.from_array(X_test, chunks=(10, 64))
+    model = CRCClassifier().fit(X, y)
+    before, kept = model.predict(X_test), model.predict(x).persist()  # results stay on the workers
+    model.fit(X, (y + 1) % 10)
+    assert_array_equal(model.predict(x).compute(), model.predict(X_test))
+    assert_array_equal(kept.compute(), before)
+
+
+def test_a_model_comes_to_each_worker_once(client):
+    client.run(travellers.reset)
+    x = da.ones((100, 4), chunks=(1, 4))
+    found = map_rows(travellers.Traveller(np.zeros(100_000)), x, np.float64).sum().compute()
+    arrivals = client.run(travellers.count)
+    assert found == 100
+    assert sum(arrivals.values()) >= 1
+    assert max(arrivals.values()) == 1
+
+
+def test_workers_use_the_threads_that_are_asked_for(client):
+    # joblib alone gives one job in processes that may have no children, and a warning.
+    found = map_rows(travellers.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
+    assert_array_equal(found.compute(), [3, 3, 3, 3])
+    found = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    assert_array_equal(found.compute(), [1, 1])
+
+
+def test_jobs_of_a_context_are_those_of_the_eager_call():
+    lazy = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    with parallel_config(n_jobs=2):
+        assert_array_equal(lazy.compute(scheduler="sync"), [2, 2])
+
+
+def test_dask_is_imported_by_those_who_have_it():
+    code = "import sys, ledl.coding, ledl.rejection, ledl.lazy; sys.exit('dask.array' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,215 @@
+"""Searches whose batches are spread by joblib: over processes, and over the workers of a cluster."""
+
+import os
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, selection, spreading
+from ledl.datasets import few_shot_splits
+from ledl.spreading import goes_elsewhere, n_places, n_threads, spread
+
+SEARCHES = [
+    (
+        LEDLClassifier(random_state=0, max_iter=20),
+        {"alpha": [2**-3, 2**-6], "label_weight": [0.0, 4.0], "n_components": [20, 40]},
+    ),
+    (LEDLClassifier(random_state=0, max_iter=5, kernel="rbf"), {"alpha": [2**-4, 2**-6]}),
+    (SRCClassifier(), {"alpha": [2.0**-i for i in range(1, 7)]}),
+    (CRCClassifier(), {"alpha": [0.5, 2**-4], "rule": ["residual", "regularized"]}),
+]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y, n_per_class=5))
+    return X[train], y[train], X[test[:300]], y[test[:300]]
+
+
+@pytest.fixture(params=["dask", "loky"])
+def backend(request):
+    """Its name, with what it needs running."""
+    if request.param == "dask":
+        request.getfixturevalue("client")
+    return request.param
+
+
+def process(number):
+    return number, os.getpid()
+
+
+def processes_of(monkeypatch, work):
+    """A list that fills with the processes that `work` of the search has run in."""
+    used = []
+
+    def watched(function, tasks, n_jobs=None):
+        if function is work:
+            used.extend(pid for _, pid in spread(process, [(i,) for i in range(len(tasks))], n_jobs))
+        return spread(function, tasks, n_jobs)
+
+    monkeypatch.setattr(selection, "spread", watched)
+    return used
+
+
+def searched(model, grid, X, y):
+    """A search, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search = BatchedSearchCV(clone(model), grid, cv=3).fit(X, y)
+    return search, sorted((w.category.__name__, str(w.message), w.filename) for w in caught)
+
+
+@pytest.mark.parametrize(("model", "grid"), SEARCHES)
+def test_the_same_search_wherever_its_batches_run(model, grid, digits, backend, monkeypatch):
+    X, y, new, _ = digits
+    monkeypatch.setattr(selection, "BATCH", 2**12)  # several batches, that there is something to spread
+    expected, said = searched(model, grid, X, y)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found, told = searched(model, grid, X, y)
+    for name, values in expected.cv_results_.items():
+        if "time" not in name:
+            np.testing.assert_array_equal(found.cv_results_[name], values, name)
+    assert found.best_params_ == expected.best_params_
+    assert told == said
+    np.testing.assert_array_equal(found.predict(new), expected.predict(new))
+
+
+@pytest.mark.parametrize("work", [selection.train, selection.scores_of])
+def test_batches_leave_this_process(work, digits, backend, monkeypatch):
+    X, y, *_ = digits
+    used = processes_of(monkeypatch, work)
+    with joblib.parallel_config(backend=backend, n_jobs=2), pytest.warns(ConvergenceWarning):
+        BatchedSearchCV(*SEARCHES[0], cv=3, refit=False).fit(X, y)
+    assert used
+    assert os.getpid() not in used
+
+
+def test_large_arrays_that_arrive_as_they_cannot_be_written_to(backend):
+    """joblib maps those of more than a mebibyte into the memory of its processes."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((240, 1200)), np.arange(240) % 4
+    grid = {"alpha": [2**-3, 2**-4]}
+    for model in (SRCClassifier(), LEDLClassifier(n_components=16, tol=0, max_iter=3, random_state=0)):
+        expected = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            found = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
+        for i in range(2):
+            name = f"split{i}_test_score"
+            np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
+
+
+def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):
+    X, y, *_ = digits
+    wide = np.hstack([X] * 40)  # more features than samples
+    sizes = []
+
+    def weighed(work, tasks, n_jobs=None):
+        if work is selection.train:
+            sizes.extend((len(models), len(pickle.dumps((models, parts)))) for models, parts in tasks)
+        return spread(work, tasks, n_jobs)
+
+    monkeypatch.setattr(selection, "spread", weighed)
+    model = LEDLClassifier(random_state=0, max_iter=2, tol=0)
+    for alphas in ([0.1], [0.1] * 9):
+        BatchedSearchCV(model, {"alpha": alphas}, cv=[(np.arange(40), np.arange(40, 50))]).fit(wide, y)
+    (one, small), (nine, large) = sizes[0], sizes[-1]
+    assert (one, nine) == (1, 9)
+    assert large - small < small / 2  # eight more models, and no samples
+    assert small < 40 * wide.shape[1] * 8 / 4  # coordinates, not features
+
+
+def test_fits_that_break_are_told_as_without_a_cluster(digits, backend):
+    X, y, *_ = digits
+    model = LEDLClassifier(random_state=0, tol=0, max_iter=8)
+    grid = {"alpha": [2**-6], "dual_step": [0.5, 1e150]}
+    expected, said = searched(model, grid, X / 16, y)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found, told = searched(model, grid, X / 16, y)
+    assert np.isnan(found.cv_results_["mean_test_score"]).tolist() == [False, True]
+    assert found.best_params_ == expected.best_params_
+    assert [text for kind, text, _ in told if kind == "FitFailedWarning"] == [
+        text for kind, text, _ in said if kind == "FitFailedWarning"
+    ]
+    # NumPy names the operation, too, when it warns by itself.
+    troubles = {text.split(" encountered")[0] for kind, text, _ in said if kind == "RuntimeWarning"}
+    assert {text.removesuffix(" encountered") for kind, text, _ in told if kind == "RuntimeWarning"} == troubles
+    assert troubles
+
+
+def test_an_error_in_a_batch_arrives(backend):
+    with joblib.parallel_config(backend=backend, n_jobs=2), pytest.raises(ZeroDivisionError):
+        spread(divmod, [(1, 1), (1, 0)])
+
+
+def test_one_job_and_threads_stay_in_this_process():
+    for options in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 2}, {"backend": "sequential"}):
+        with joblib.parallel_config(**options):
+            assert not goes_elsewhere(None)
+            assert {pid for _, pid in spread(process, [(i,) for i in range(4)])} == {os.getpid()}
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        assert goes_elsewhere(None)
+        assert not goes_elsewhere(1)
+    assert not goes_elsewhere(-1)
+
+
+def test_tensors_stay_where_they_are(digits, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    X, y, *_ = digits
+    monkeypatch.setattr(spreading, "Parallel", lambda *_, **__: pytest.fail("spread"))
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        BatchedSearchCV(SRCClassifier(device="cpu"), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
+
+
+def test_the_workers_of_a_cluster_are_places_and_no_threads(client):
+    with joblib.parallel_config(backend="dask"):
+        assert n_places(None) == 2
+        assert n_places(-1) == 2
+        assert n_threads(None) == 1
+        assert n_threads(3) == 3
+        assert n_threads(-1) == joblib.cpu_count()
+    assert n_threads(3) == n_places(3) == 3
+
+
+def counted(number):
+    """What a task on a worker would do if it searched."""
+    answers = spread(process, [(i,) for i in range(3)])
+    return goes_elsewhere(None), n_threads(None), n_places(None), {pid for _, pid in answers} == {os.getpid()}
+
+
+def test_a_worker_spreads_nothing_again(backend):
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        answers = joblib.Parallel()(joblib.delayed(counted)(i) for i in range(4))
+    assert {(again, here) for again, _, _, here in answers} == {(False, True)}
+    if backend == "dask":
+        assert {(threads, places) for _, threads, places, _ in answers} == {(1, 1)}
+
+
+def test_a_search_in_a_grid_search_on_the_cluster(digits, client):
+    X, y, *_ = digits
+    inner = BatchedSearchCV(SRCClassifier(), {"alpha": [0.1, 0.01]}, cv=2)
+    outer = GridSearchCV(inner, {"estimator__transform_tol": [1e-4, 1e-6]}, cv=2, refit=False)
+    expected = outer.fit(X, y).cv_results_["mean_test_score"]
+    with joblib.parallel_config(backend="dask"):
+        found = clone(outer).set_params(n_jobs=-1).fit(X, y).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_scikit_learns_own_search_on_the_cluster(digits, client):
+    X, y, new, _ = digits
+    model, grid = LEDLClassifier(random_state=0, max_iter=10, tol=0), {"alpha": [2**-3, 2**-5, 2**-7]}
+    expected = GridSearchCV(model, grid, cv=3).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        found = GridSearchCV(model, grid, cv=3, n_jobs=-1).fit(X, y)
+    for i in range(3):
+        name = f"split{i}_test_score"
+        np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
+    assert found.best_params_ == expected.best_params_
+    np.testing.assert_array_equal(found.predict(new), expected.predict(new))
