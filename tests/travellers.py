@@ -1,7 +1,8 @@
 """Work on chunks that tells how it travelled; a module of its own, so that worker processes can import it."""
 
 import numpy as np
-from joblib import effective_n_jobs
+
+from ledl.spreading import n_threads
 
 arrivals = 0
 
@@ -33,8 +34,8 @@ def count():
 
 
 def threads_for_three_jobs(chunk):
-    return np.full(len(chunk), effective_n_jobs(3))
+    return np.full(len(chunk), n_threads(3))
 
 
 def threads_by_default(chunk):
-    return np.full(len(chunk), effective_n_jobs(None))
+    return np.full(len(chunk), n_threads(None))

@@ -14,9 +14,11 @@ import time
 from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
+from pickle import PicklingError
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple
 
+import joblib
 import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
@@ -29,6 +31,19 @@ LONGEST_HEADER = 2**24
 SHARE = 0.1
 # Where sketches of the same samples agree, relative to their norm: float32 is scaled in different ways.
 SKETCH_TOL = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
+
+
+def as_plain(value: Any) -> Any:
+    """A parameter as JSON can hold it: of what is more than a number or a name a digest."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str | int | float | None):
+        return value
+    try:
+        return joblib.hash(tuple(value) if isinstance(value, list) else value)
+    except PicklingError as error:
+        raise ValueError(
+            f"checkpoint: {value!r:.80} cannot be told from others ({error}). Give a function of a module."
+        ) from error
 
 
 class Progress(NamedTuple):
@@ -185,7 +200,7 @@ class Saved:
             self._header = json.loads(line)
             self._names: list[str] = self._header["records"]
             self._n_records = self._header["iterations"]
-            self._was = dict(self._header["identity"])
+            self.identity = dict(self._header["identity"])
             plain = all(isinstance(name, str) for name in self._names) and type(self._n_records) is int
         except (ValueError, KeyError, TypeError, RecursionError):
             plain = False
@@ -194,7 +209,6 @@ class Saved:
                 f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
                 "delete it."
             )
-        self.identity = self._was
         self._layout = layout_of(shapes, (self._n_records, len(self._names)))
         self._complete = size == self._start + self._layout.total
         if self._complete:
@@ -202,11 +216,12 @@ class Saved:
 
     def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str], max_iter: int) -> None:
         """Refuse the file of another fit."""
-        name = next((name for name in identity if self._was.get(name) != identity[name]), None)
+        name = next((name for name in identity if self.identity.get(name) != identity[name]), None)
         if name is not None:
             raise ValueError(
-                f"checkpoint={str(self._path)!r} is of another fit: {name} was {self._was.get(name)!r:.60}, "
-                f"and is {identity[name]!r:.60}. Give another path, or delete the file."
+                f"checkpoint={str(self._path)!r} is of another fit: {name} was "
+                f"{self.identity.get(name)!r:.60}, and is {identity[name]!r:.60}. "
+                "Give another path, or delete the file."
             )
         tol = SKETCH_TOL[self._layout.arrays["M"][1]]
         was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)

@@ -6,14 +6,11 @@ Dask is imported where it is used: who has a Dask array has it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from multiprocessing import current_process
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from joblib import parallel_config
 
 from ledl.arrays import Array, is_dask
 
@@ -106,8 +103,7 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
     if not len(chunk):  # as filters leave them
         return empty
     try:
-        with _own_threads():
-            return work(chunk)
+        return work(chunk)
     except ValueError as error:
         number, first = place[0].tolist()
         bad = ~np.isfinite(chunk).all(axis=1) if chunk.dtype.kind == "f" else np.zeros(1, dtype=bool)
@@ -119,11 +115,3 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
             ) from error
         error.add_note(f"In chunk {number} of X" + (f", whose first row is {first}." if first >= 0 else "."))
         raise
-
-
-def _own_threads() -> AbstractContextManager[Any]:
-    """Threads as ``n_jobs`` asks for in workers, too.
-
-    They are processes that may have no children, in which joblib gives one job; but ours are threads.
-    """
-    return parallel_config(backend="threading") if current_process().daemon else nullcontext()

@@ -28,10 +28,11 @@ OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, Threa
 def n_threads(n_jobs: int | None) -> int:
     """Threads that `n_jobs` means: as joblib says, but that the workers of a cluster are no threads here.
 
-    In the context of a cluster's backend None means 1, on its workers too.
+    In the context of a cluster's backend None means 1, on its workers too. Those are processes that may have no
+    children, in which joblib gives one job; but ours are threads.
     """
     backend, _ = get_active_backend()
-    if isinstance(backend, OF_THIS_MACHINE):
+    if isinstance(backend, OF_THIS_MACHINE) and not is_dask_task():
         return int(effective_n_jobs(n_jobs))
     if n_jobs is None:
         return 1
@@ -45,11 +46,14 @@ def goes_elsewhere(n_jobs: int | None) -> bool:
     `n_jobs` of 1 stays here: nothing is to be spread.
     """
     backend, _ = get_active_backend(prefer="threads")  # what nobody has asked for is then threads
-    return n_jobs != 1 and not getattr(backend, "supports_sharedmem", False) and not _is_dask_worker()
+    return n_jobs != 1 and not getattr(backend, "supports_sharedmem", False) and not is_dask_task()
 
 
-def _is_dask_worker() -> bool:
-    """joblib's other workers have a backend of threads; those of Dask have that of the cluster again."""
+def is_dask_task() -> bool:
+    """Whether this is a task on a worker of a Dask cluster.
+
+    joblib's other workers have a backend of threads there; those of Dask have that of the cluster again.
+    """
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return False

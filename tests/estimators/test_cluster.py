@@ -312,22 +312,22 @@ def count_up(add, block):
 
 
 def older_versions():
-    from ledl.blocks import _cluster
+    from ledl.blocks import _worker
 
-    for versions in _cluster._VERSIONS.values():
+    for versions in _worker._VERSIONS.values():
         for first in versions:
             versions[first] -= 1
 
 
 def no_versions():
-    from ledl.blocks import _cluster
+    from ledl.blocks import _worker
 
-    _cluster._VERSIONS.clear()
+    _worker._VERSIONS.clear()
 
 
 def test_outcomes_are_not_used_up():
     """They may be asked for again, where a worker that had a sum of them is lost."""
-    from ledl.blocks._cluster import Outcome, add_outcomes
+    from ledl.blocks._worker import Outcome, add_outcomes
 
     parts = [Outcome((np.array([1.0, i]),)) for i in range(3)]
     for _ in range(2):
@@ -402,9 +402,9 @@ def test_nothing_stays_on_the_workers(client, digits):
         return [name for name in os.listdir(dask_worker.local_directory) if name.startswith("ledl")]
 
     def versions():
-        from ledl.blocks import _cluster
+        from ledl.blocks import _worker
 
-        return len(_cluster._VERSIONS)
+        return len(_worker._VERSIONS)
 
     assert not any(client.run(files).values())
     assert not any(client.run(versions).values())

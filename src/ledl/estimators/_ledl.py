@@ -6,7 +6,6 @@ import os
 from contextlib import closing, nullcontext
 from functools import partial
 from numbers import Integral, Real
-from pickle import PicklingError
 from typing import Any, ClassVar, NamedTuple
 
 import joblib
@@ -28,7 +27,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
-from ledl.checkpoints import Checkpoint, check_place
+from ledl.checkpoints import Checkpoint, as_plain, check_place
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -46,7 +45,7 @@ from ledl.estimators._base import (
     with_components,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.estimators._stored import StoredRows, beside_tasks, map_rows, open_dask, with_known_rows
+from ledl.estimators._stored import StoredRows, beside_tasks, open_dask, open_file, with_known_rows
 from ledl.estimators._stream import StreamFit, check_precision
 from ledl.lazy import check_rows
 from ledl.solvers.iteration import Iterations, Status
@@ -437,7 +436,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         dtype = str(samples.dtype).removeprefix("torch.")
         known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": dtype}
         labels = joblib.hash((training.classes, training.labels))
-        return {**{name: plain(value) for name, value in params.items()}, **known, "labels": labels}
+        return {**{name: as_plain(value) for name, value in params.items()}, **known, "labels": labels}
 
     def _prepare(self, X: Array, y: Array) -> Training:
         """All that training needs and the weights do not change."""
@@ -486,7 +485,7 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         """What `_training_data` gives, but for samples that stay where they are."""
         if not is_dask(X):
             X, labels, classes = self._checked_training(X, y)
-            return map_rows(X, self._unit_norm), labels, classes
+            return open_file(X, self._unit_norm), labels, classes
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         self._take_features(X.shape[1])
@@ -552,19 +551,6 @@ class LEDLClassifier(IterativeFit, CodeScores, LassoCodes, KernelClassifier, Str
         if not run.history["nonzero_share"][-1]:
             warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
         return outcome
-
-
-def plain(value: Any) -> Any:
-    """A parameter as text can hold it: of what is more than a number or a name a digest."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, str | int | float | None):
-        return value
-    try:
-        return joblib.hash(tuple(value) if isinstance(value, list) else value)
-    except PicklingError as error:
-        raise ValueError(
-            f"checkpoint: {value!r:.80} cannot be told from others ({error}). Give a function of a module."
-        ) from error
 
 
 def samples_to_start_at(X: Array | StoredRows, labels: Array) -> list[Array]:

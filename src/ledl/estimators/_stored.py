@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ledl.arrays import Array, row_squares
+from ledl.arrays import Array, is_dask, row_squares
 from ledl.blocks import Block, BlockError, Blocks, Chunk, ClusterBlocks, MappedBlocks, cut, spans_of
+from ledl.spreading import is_dask_task
 from ledl.subspace import scaled, squared_norms
 
 # Bytes of a block with all that a step makes of it; and samples of a file that are scanned at a time.
@@ -61,7 +62,7 @@ class MappedRows(StoredRows):
         return MappedBlocks(self, labels, spans, threads)
 
     def __getitem__(self, rows: slice) -> Array:
-        part = read_rows(self.data, rows) if isinstance(self.data, np.ndarray) else self._cut(rows)
+        part = self._cut(rows) if is_dask(self.data) else read_rows(self.data, rows)
         if not self.unit_norm:
             return part
         return scaled_by(part, self.norms[rows], self._buffer(len(part)))
@@ -92,8 +93,6 @@ def scaled_by(part: Array, norms: Array, out: Array | None = None) -> Array:
 
 def read_rows(data: Array, rows: slice) -> Array:
     """Those samples in memory."""
-    if isinstance(data, np.ndarray):
-        return np.asarray(data[rows])
     try:
         part = np.asarray(data[rows])
     except Exception as error:
@@ -108,7 +107,7 @@ def read_rows(data: Array, rows: slice) -> Array:
     return part
 
 
-def map_rows(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> MappedRows:
+def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> MappedRows:
     """Samples in a file, or chunks of a Dask array, after one look at them.
 
     Refuses numbers whose squares are of no use.
@@ -209,26 +208,14 @@ def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
     spans = [(int(i), int(j)) for i, j in pairwise(bounds) if j > i]
     client = cluster_client()
     if client is None:
-        return map_rows(X, unit_norm, spans)
+        return open_file(X, unit_norm, spans)
     return ClusterRows(client, X, spans, labels, unit_norm)
-
-
-def is_task() -> bool:
-    """Whether this is a task on a worker of a Dask cluster."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
 
 
 @contextmanager
 def beside_tasks() -> Iterator[None]:
     """In a task of Dask: leave its thread to the tasks that it will wait for."""
-    if not is_task():
+    if not is_dask_task():
         yield
         return
     from distributed import rejoin, secede
@@ -246,7 +233,7 @@ def cluster_client() -> Any:
     if distributed is None:
         return None
     try:
-        client = distributed.get_client() if is_task() else distributed.default_client()
+        client = distributed.get_client() if is_dask_task() else distributed.default_client()
     except ValueError:
         return None
     if client.asynchronous:
