@@ -37,7 +37,7 @@ MODELS = [
     LEDLClassifier(init="random", max_iter=10, tol=0),
     LEDLClassifier(rule="residual", max_iter=10, tol=0),
     LEDLClassifier(rule="regularized", max_iter=10, tol=0),
-    LEDLClassifier(rule="joint", max_iter=10, tol=0),
+    LEDLClassifier(rule="joint", n_components=30, label_weight=0.25, max_iter=10, tol=0),
     SRCClassifier(),
     SRCClassifier(kernel="hellinger"),
     CRCClassifier(),
