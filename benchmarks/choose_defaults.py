@@ -1,8 +1,8 @@
 """Evidence for the defaults of the classifiers, from training samples alone.
 
-    python benchmarks/choose_defaults.py weights|loop|stop|src|crc|csdl|dksvd [--datasets ...] [--jobs N]
+    python benchmarks/choose_defaults.py weights|loop|stop|ridge|src|crc|csdl|dksvd [--datasets ...] [--jobs N]
 
-The first three are of LEDLClassifier; that of D-KSVD is good for LC-KSVD, which is the same at another weight.
+The first four are of LEDLClassifier; that of D-KSVD is good for LC-KSVD, which is the same at another weight.
 
 For each dataset one training set is drawn (five samples a class, seed 0) and cross-validated inside: five
 folds, one sample a class left out in each. No test sample is looked at. Finished cells are kept in
@@ -48,6 +48,8 @@ STUDIES = {
     "loop": {**WEIGHTS, "init": ["class", "random"], "max_iter": [10, 30, 100, 300], "tol": [0.0]},
     # The stopping tolerance, likewise.
     "stop": {**WEIGHTS, "tol": [1e-5, 1e-4, 1e-3, 1e-2], "max_iter": [300]},
+    # The ridge codes of the rule "regularized", at the defaults of the rest.
+    "ridge": {"rule": ["regularized"], "ridge_alpha": powers(-7, -5, -3, -1, 1), **LOOP},
     "src": {"alpha": powers(*range(-12, -1))},
     "crc": {"rule": ["residual", "regularized"], "alpha": powers(*range(-12, 3))},
     "csdl": {"alpha": powers(*range(-10, -2)), "max_iter": [10, 30, 100]},

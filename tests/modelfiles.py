@@ -41,6 +41,8 @@ MODELS = {
     "lcksvd-1": LCKSVDClassifier(variant=1, **FEW),
     "ledl": LEDLClassifier(n_components=6, **QUICK),
     "ledl-codes": LEDLClassifier(n_components=6, keep_codes=True, **QUICK),
+    "ledl-joint": LEDLClassifier(rule="joint", n_components=6, **QUICK),
+    "ledl-regularized": LEDLClassifier(rule="regularized", ridge_alpha=0.1, n_components=6, **QUICK),
     "ledl-rbf": LEDLClassifier(kernel="rbf", n_components=6, **QUICK),
     "ledl-precomputed": LEDLClassifier(kernel="precomputed", normalize=False, n_components=6, **QUICK),
     "src": SRCClassifier(),

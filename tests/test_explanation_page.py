@@ -24,6 +24,7 @@ MODELS = {
     "crc": CRCClassifier(),
     "crc, regularized": CRCClassifier(rule="regularized"),
     "csdl": CSDLClassifier(random_state=0, max_iter=5),
+    "ledl, joint": LEDLClassifier(rule="joint", alpha=2**-4, random_state=0, max_iter=30),
     "ledl, kernel": LEDLClassifier(kernel="rbf", random_state=0, max_iter=30),
 }
 VOID = {"meta", "img", "br"}

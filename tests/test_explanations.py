@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -26,6 +26,9 @@ from ledl.features import PixelFeatures
 CLASSIFIERS = [
     LEDLClassifier(random_state=0),
     LEDLClassifier(kernel="rbf", random_state=0),
+    LEDLClassifier(rule="residual", random_state=0),
+    LEDLClassifier(rule="joint", random_state=0),
+    LEDLClassifier(rule="joint", kernel="rbf", random_state=0),
     SRCClassifier(),
     SRCClassifier(kernel="poly"),
     CRCClassifier(),
@@ -95,6 +98,62 @@ def test_contributions_of_residuals_are_shapley_values(digits):
     assert np.ptp(found.contributions[own, 0]) > 0.01
 
 
+def test_contributions_of_joint_scores_are_shapley_values(digits):
+    """The game: what the label's target costs if only some atoms have their codes."""
+    X, y = digits
+    few = np.concatenate([np.flatnonzero(y == j)[:2] for j in (0, 1)])
+    weights = {"label_weight": 0.5, "code_weight": 0.25, "alpha": 0.01}
+    model = LEDLClassifier(rule="joint", random_state=0, **weights).fit(X[few].astype(np.float64), y[few])
+    x = X[np.flatnonzero(y == 0)[5]].astype(np.float64)
+    x /= np.linalg.norm(x)
+    found = explain(model, x)
+    parts = [model.components_, np.sqrt(0.5) * model.label_components_, 0.5 * model.code_components_]
+    M, K = np.hstack(parts), len(found.codes)
+    for j in (0, 1):
+        own = (model.atom_classes_ == j).astype(float)
+        t = np.concatenate([x, np.sqrt(0.5) * np.eye(2)[j], 0.5 * own])
+        lasso = Lasso(alpha=0.01 / len(t), fit_intercept=False, tol=1e-14, max_iter=100_000)
+        code = lasso.fit(M.T, t).coef_
+
+        def value(atoms, t=t, code=code):
+            kept = np.where(np.isin(np.arange(K), atoms), code, 0)
+            return -np.sum((t - kept @ M) ** 2) - 0.02 * np.abs(kept).sum()
+
+        for k in range(K):
+            others = [i for i in range(K) if i != k]
+            shapley = sum(
+                (value([*chosen, k]) - value(chosen)) / (K * comb(K - 1, size))
+                for size in range(K)
+                for chosen in combinations(others, size)
+            )
+            np.testing.assert_allclose(found.contributions[k, j], shapley, atol=1e-6)
+        np.testing.assert_allclose(found.base[j], value([]), atol=1e-12)
+    assert np.ptp(found.contributions[:, 0]) > 0.01
+
+
+def test_atoms_that_count_with_a_label_alone_are_told(digits):
+    X, y = digits
+    model = LEDLClassifier(rule="joint", random_state=0).fit(X[:80].astype(np.float64), y[:80])
+    found = explain(model, X[85].astype(np.float64))
+    only = (found.codes == 0) & (found.contributions != 0).any(axis=1)
+    assert only.any()
+    assert set(np.flatnonzero(only)) <= set(found.decisive_atoms)
+    assert (found.atom_neighbors[only] >= 0).all()
+    np.testing.assert_array_equal(found.codes, model.transform(X[85:86].astype(np.float64))[0])
+
+
+def test_ridge_codes_explain_the_rule_that_takes_them(digits):
+    X, y = digits
+    X = X.astype(np.float64)
+    model = LEDLClassifier(rule="regularized", ridge_alpha=0.1, random_state=0).fit(X[:80], y[:80])
+    for x, expected in zip(X[80:85], model.decision_function(X[80:85]), strict=True):
+        found, B, unit = explain(model, x), model.components_, x / np.linalg.norm(x)
+        ridge = np.linalg.solve(B @ B.T + 0.1 * np.eye(len(B)), B @ unit)
+        np.testing.assert_allclose(found.codes, ridge, atol=1e-8)
+        sums = found.base + found.contributions.sum(axis=0)
+        np.testing.assert_allclose(sums, expected, atol=1e-12 * np.abs(found.base).max())
+
+
 def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitted, digits):
     x = digits[0][85].astype(np.float64)
     found = explain(fitted, x)
@@ -152,7 +211,10 @@ def test_the_margin_ranks_the_atoms(fitted, digits):
     )
     sizes = np.abs(found.margins[found.decisive_atoms])
     assert (np.diff(sizes) <= 0).all()
-    assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
+    used = (found.codes != 0) | (found.contributions != 0).any(axis=1)
+    assert set(found.decisive_atoms) == set(np.flatnonzero(used))
+    if found.rule != "joint":  # where codes with a label have atoms of their own
+        assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
     assert str(found.classes[first]) in str(found)
     assert repr(found).startswith("Explanation(")
 

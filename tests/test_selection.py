@@ -30,6 +30,13 @@ GRIDS = [
             {"kernel": ["rbf", "hellinger"]},
         ],
     ),
+    (
+        LEDLClassifier(random_state=0, tol=0, max_iter=5),
+        [
+            {"rule": ["classifier", "residual", "joint"], "alpha": [2**-4, 2**-5]},
+            {"rule": ["regularized"], "ridge_alpha": [2**-5, 1.0], "kernel": ["linear", "rbf"]},
+        ],
+    ),
     (SRCClassifier(), {"alpha": [2.0**-i for i in range(1, 9)]}),
     (SRCClassifier(), {"alpha": [2**-4, 2**-7], "kernel": ["linear", "rbf"], "gamma": ["scale", 0.01]}),
     (CRCClassifier(), {"alpha": [2.0**-i for i in range(-1, 9)], "rule": ["residual", "regularized"]}),

@@ -208,7 +208,11 @@ class BatchedLassoCoder:
         """Codes, gaps, iterations, and whether the gaps are small enough; all but the codes on the host."""
         xp = namespace(X)
         X, D = (xp.astype(x, xp.float64, copy=False) for x in (X, self.atoms))
-        rhs = X @ D.mT
+        return self.solve(X @ D.mT, sq_norms, start)
+
+    def solve(self, rhs: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
+        """The same for samples with the correlations `rhs` (..., n, K), in float64."""
+        xp = namespace(rhs)
         alpha = xp.broadcast_to(as_array(self.alpha, rhs, xp.float64), (*rhs.shape[:-2], 1, 1))
         codes = xp.zeros_like(rhs) if start is None else xp.astype(as_array(start, rhs), xp.float64) + 0
         gap = duality_gap(codes, codes @ self._G, rhs, sq_norms, alpha[..., 0], self.positive)
@@ -291,12 +295,12 @@ class RidgeCoder:
     """Codes of ridge regression, argmin |x - s D|^2 + alpha |s|^2, by one product a sample.
 
     With the atoms D as rows, s = x D' (D D' + alpha I)^-1 = x (D'D + alpha I)^-1 D': one factorisation, of the
-    smaller of the two matrices.
+    smaller of the two matrices. Messages call the weight `name`.
     """
 
     solver, tol = "ridge", None
 
-    def __init__(self, atoms: Array, alpha: float) -> None:
+    def __init__(self, atoms: Array, alpha: float, name: str = "alpha") -> None:
         self.atoms = to_host(atoms)  # it is kept, and must be of use where there is no such device
         K, r = atoms.shape
         xp, dtype = namespace(atoms), atoms.dtype
@@ -310,8 +314,8 @@ class RidgeCoder:
                 raise np.linalg.LinAlgError("the matrix is not positive definite")
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                f"alpha={alpha} is so small that ridge codes over these atoms are not defined in float64 "
-                f"({error}). Raise alpha."
+                f"{name}={alpha} is so small that ridge codes over these atoms are not defined in float64 "
+                f"({error}). Raise {name}."
             ) from error
         solved = np.ascontiguousarray(solved.T if r < K else solved)
         self._projection = solved.astype(to_host(xp.empty(0, dtype=dtype)).dtype, copy=False)

@@ -367,6 +367,8 @@ def judge(estimator: Any, X: Array) -> Judged:
     members = [np.flatnonzero(owners == j) for j in range(c)]
     belongs = (owners[:, None] == np.arange(c)).astype(np.float64)
 
+    rule = model._rule_for_many()
+
     def finish(codes: Array, X: Array, sq_norms: Array) -> Array:
         xp = namespace(codes)
         sizes = xp.abs(as_array(codes, codes, xp.float64)) @ as_array(belongs, codes)
@@ -376,7 +378,7 @@ def judge(estimator: Any, X: Array) -> Judged:
         nearest = xp.min(class_residuals(codes, X, sq_norms, model._atoms, members), axis=1)
         # A sample of zeros is as far from every class as can be.
         residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
-        scores = as_array(model._rule(codes, X, sq_norms), codes, xp.float64)
+        scores = as_array(rule(codes, X, sq_norms), codes, xp.float64)
         return xp.concat([scores, xp.stack([concentration, residual], axis=1)], axis=1)
 
     found = to_host(model._from_codes(parts.transform(X), finish))

@@ -104,8 +104,9 @@ class BatchedSearchCV(GridSearchCV):
 
     param_grid : dict or list of dicts
         Names of parameters with lists of values. Those that are batched are `alpha`, `label_weight`,
-        `code_weight`, `rho` and `transform_alpha` of LEDL, `alpha` of SRC, `alpha` and `rule` of CRC; others
-        may be searched too, one batch for each of their values.
+        `code_weight`, `rho`, `transform_alpha`, `rule` and `ridge_alpha` of LEDL (the last three need no fits
+        of their own), `alpha` of SRC, `alpha` and `rule` of CRC; others may be searched too, one batch for each
+        of their values.
 
     scoring : str or callable, default=None
         As in `GridSearchCV`, but one metric. None: the accuracy. A callable gets the fitted model, without its
@@ -360,7 +361,10 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
         return [models[k] for k, _ in batch], [problems[i] for _, i in batch]
 
     trained: Table = [[None] * len(folds) for _ in models]
-    jobs = [(k, i) for i in range(len(folds)) for k in range(len(models)) if trainings[i] is not None]
+    # Candidates that differ in how they code and decide alone have one training.
+    weights = [tuple(getattr(model, name) for name in LEDL_WEIGHTS.values()) for model in models]
+    alike = {same[0]: same for same in grouped(range(len(models)), weights.__getitem__)}
+    jobs = [(k, i) for i in range(len(folds)) for k in alike if trainings[i] is not None]
     late = 0
     for same in grouped(jobs, lambda job: trainings[job[1]].shape):
         first = trainings[same[0][1]]
@@ -373,13 +377,15 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
                     errors.append(f"{fit.status.advice()}.")
                 elif fit is not None:
                     late += fit.status is Status.MAX_ITER
-                    trained[k][i] = fitted_like(prepared[i], models[k])
-                    trained[k][i]._keep(n_iter_=fit.n_iter, **models[k]._state(trainings[i], fit.atoms))
+                    for twin in alike[k]:
+                        trained[twin][i] = fitted_like(prepared[i], models[twin])
+                        state = models[twin]._state(trainings[i], fit.atoms)
+                        trained[twin][i]._keep(n_iter_=fit.n_iter, **state)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
-        count = f"{late} of {len(models) * len(folds)} fits"
+        count = f"{late} of {len(alike) * len(folds)} fits"
         warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
-    return decide(trained, folds, models[0].n_jobs)
+    return decide(trained, folds, errors, models[0].n_jobs)
 
 
 def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
@@ -430,7 +436,7 @@ def judge_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) ->
         first = attempt(partial(clone(easiest).fit, fold.X, fold.y), errors)
         for model, row in zip(models, trained, strict=True):
             row[i] = first and attempt(partial(at_other_settings, first, model, fold.X), errors)
-    return decide(trained, folds, models[0].n_jobs)
+    return decide(trained, folds, errors, models[0].n_jobs)
 
 
 def at_other_settings(fitted: Any, model: Any, X: Array) -> Any:
@@ -457,8 +463,8 @@ class View(NamedTuple):
     sq_norms: Array
 
 
-def decide(trained: Table, folds: list[Fold], n_jobs: int | None) -> Table:
-    """The models with their scores of the test samples."""
+def decide(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
+    """The models with their scores of the test samples; None for those that cannot score at their settings."""
     judged: Table = [[None] * len(folds) for _ in trained]
     jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
     views = {i: view(trained[k][i], folds[i].X_test) for k, i in {i: (k, i) for k, i in jobs}.values()}
@@ -467,14 +473,21 @@ def decide(trained: Table, folds: list[Fold], n_jobs: int | None) -> Table:
         return [trained[k][i] for k, i in batch], [views[i] for _, i in batch]
 
     late = 0
-    for same in grouped(jobs, lambda job: trained[job[0]][job[1]]._atoms.shape):
+
+    def kind(job: Job) -> tuple[Any, ...]:
+        """What models of one batch agree in: the shape of their atoms, and what codes their rules take."""
+        model = trained[job[0]][job[1]]
+        return model._atoms.shape, has_lasso_codes(model)
+
+    for same in grouped(jobs, kind):
         k, i = same[0]
         (K, r), n = trained[k][i]._atoms.shape, max(len(views[i].X) for _, i in same)
         size = (n + K) * max(K, r)
-        for batch, (scores, n_late) in in_batches(scores_of, task, same, views[i].X, size, n_jobs):
+        for batch, (scores, n_late, wrong) in in_batches(scores_of, task, same, views[i].X, size, n_jobs):
             late += n_late
+            errors += wrong
             for (k, i), found in zip(batch, scores, strict=True):
-                judged[k][i] = Judged(trained[k][i], folds[i].X_test, found)
+                judged[k][i] = None if found is None else Judged(trained[k][i], folds[i].X_test, found)
     if late:
         warnings.warn(
             f"{late} codes of test samples did not reach the duality gap asked for. Raise transform_tol or "
@@ -492,27 +505,49 @@ def view(model: Any, X: Array) -> View:
     return View(samples, model._space.reduce(Y), model._space.squared_norms(Y))
 
 
-def scores_of(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
-    """Scores, on the host, and how many codes missed their gap."""
-    batched = is_torch(views[0].X) and isinstance(models[0], LassoCodes)
+def scores_of(models: list[Any], views: list[View]) -> tuple[list[Array | None], int, list[str]]:
+    """Scores, on the host, or None; how many codes missed their gap; and what was wrong with settings."""
+    batched = is_torch(views[0].X) and has_lasso_codes(models[0])
+    errors: list[str] = []
     with one_blas_thread(), float32_products("full", views[0].samples.where):
-        codes, late = (batched_codes if batched else codes_one_by_one)(models, views)
-        triples = zip(models, codes, views, strict=True)
-        return [to_host(model._rule(S, view.X, view.sq_norms)) for model, S, view in triples], late
+        codes, late = (batched_codes if batched else codes_one_by_one)(models, views, errors)
+        scores = [
+            None if S is None else attempt(partial(score_codes, model, S, view), errors)
+            for model, S, view in zip(models, codes, views, strict=True)
+        ]
+    return scores, late, errors
 
 
-def codes_one_by_one(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
-    """As in `decision_function`."""
-    codes, late = [], 0
+def has_lasso_codes(model: Any) -> bool:
+    """Whether the codes that the model's rule takes are those of the lasso."""
+    return isinstance(model, LassoCodes) and getattr(model, "rule", None) != "regularized"
+
+
+def score_codes(model: Any, codes: Array, view: View) -> Array:
+    """What the model's rule makes of codes, on the host."""
+    return to_host(model._ready_rule()(codes, view.X, view.sq_norms))
+
+
+def codes_one_by_one(models: list[Any], views: list[View], errors: list[str]) -> tuple[list[Array | None], int]:
+    """As in `decision_function`; None where settings allow no codes."""
+    codes: list[Array | None] = []
+    late = 0
     for model, view in zip(models, views, strict=True):
-        S, _, _, converged = model._coder(view.samples, 1)(view.X, view.sq_norms)
+        coder = attempt(partial(model._rule_coder, view.samples, 1), errors)
+        if coder is None:
+            codes.append(None)
+            continue
+        S, _, _, converged = coder(view.X, view.sq_norms)
         codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
         late += int(np.count_nonzero(~converged))
     return codes, late
 
 
-def batched_codes(models: list[Any], views: list[View]) -> tuple[list[Array], int]:
-    """Lasso codes over atoms of one shape at once; folds are filled up with zero samples: no work."""
+def batched_codes(models: list[Any], views: list[View], errors: list[str]) -> tuple[list[Array | None], int]:
+    """Lasso codes over atoms of one shape at once, which no setting forbids.
+
+    Folds are filled up with zero samples: no work.
+    """
     xp, like = namespace(views[0].X), views[0].X
     n, r = max(len(view.X) for view in views), like.shape[1]
     X = xp.zeros((len(views), n, r), dtype=like.dtype, device=like.device)
@@ -559,7 +594,7 @@ LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha
 
 # For each estimator the parameters that one batch may hold several values of, and its engine.
 ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold], list[str]], Table]]] = {
-    LEDLClassifier: ({*LEDL_WEIGHTS.values(), "transform_alpha"}, judge_ledl),
+    LEDLClassifier: ({*LEDL_WEIGHTS.values(), "transform_alpha", "rule", "ridge_alpha"}, judge_ledl),
     SRCClassifier: ({"alpha"}, judge_on_samples),
     CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
 }

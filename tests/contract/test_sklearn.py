@@ -22,6 +22,9 @@ ESTIMATORS = [
     LCKSVDClassifier(),
     LCKSVDClassifier(variant=1, n_nonzero_coefs=1),
     LEDLClassifier(),
+    LEDLClassifier(rule="residual"),
+    LEDLClassifier(rule="regularized"),
+    LEDLClassifier(rule="joint"),
     SRCClassifier(),
     SRCClassifier(kernel="rbf"),
 ]

@@ -18,6 +18,8 @@ METHODS = {
     "crc": CRCClassifier(alpha=0.1),
     "csdl": CSDLClassifier(alpha=0.02, max_iter=5, random_state=0),
     "ledl": LEDLClassifier(max_iter=10, tol=0, random_state=0),
+    "ledl-residual": LEDLClassifier(rule="residual", max_iter=10, tol=0, random_state=0),
+    "ledl-joint": LEDLClassifier(rule="joint", max_iter=10, tol=0, random_state=0),
 }
 
 

@@ -29,11 +29,11 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, product, to_host
+from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coders import Coder, OMPCoder
 from ledl.coding import Samples, encode, float_tensor, lasso_coder
+from ledl.estimators._rules import ChosenScores, CodeScores, RegularizedScores, ResidualScores, Rule, Scores
 from ledl.lazy import check_lengths, check_rows, floats_of, in_memory, map_rows
-from ledl.objective import class_residuals
 from ledl.solvers.iteration import Iterations, Status
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
 from ledl.targets import atom_counts
@@ -53,6 +53,7 @@ __all__ = [
     "DEVICE",
     "N_JOBS",
     "SINGLE_THREAD_ATOMS",
+    "ChosenScores",
     "CodeScores",
     "Dictionary",
     "DictionaryClassifier",
@@ -60,6 +61,7 @@ __all__ = [
     "IterativeFit",
     "LassoCodes",
     "OMPCodes",
+    "RegularizedScores",
     "ResidualScores",
     "SamplesAreAtoms",
     "accuracy",
@@ -149,12 +151,12 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self._codes(X)
 
     def _codes(self, X: Array) -> Array:
-        return self._from_codes(X, lambda codes, *samples: codes)
+        return self._encoded(X, self._coder, lambda codes, *samples: codes)
 
-    def _from_codes(self, X: Array, finish: Callable[[Array, Array, Array], Array]) -> Array:
+    def _encoded(self, X: Array, make_coder: Callable[[Samples, int], Coder], finish: Rule) -> Array:
         """What `finish` makes of codes, coordinates and squared norms of new samples."""
         samples = self._new_samples(X)
-        return encode(lambda threads: self._coder(samples, threads), samples, self._space, finish, self.n_jobs)
+        return encode(lambda threads: make_coder(samples, threads), samples, self._space, finish, self.n_jobs)
 
     @property
     def _unit_norm(self) -> bool:
@@ -243,11 +245,11 @@ class Dictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return str(X.device) if is_torch(X) else self.device
 
 
-class DictionaryClassifier(ClassifierMixin, Dictionary):
+class DictionaryClassifier(ClassifierMixin, Scores, Dictionary):
     """A classifier whose scores are made of codes over atoms.
 
     A subclass sets what `_atom_attributes` gives in `fit`, and writes `_rule`, how codes become scores, or
-    takes it from a class below.
+    takes it from a class of `ledl.estimators._rules`.
     """
 
     n_components: int | None
@@ -255,13 +257,15 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
     atom_classes_: Array
     _atom_labels: Array
 
-    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        """Scores (n_samples, n_classes), the larger the better, of samples with these codes and coordinates."""
-        raise NotImplementedError
+    def _from_codes(self, X: Array, finish: Rule) -> Array:
+        """What `finish` makes of new samples: of codes that the rule takes, coordinates, squared norms."""
+        return self._encoded(X, self._rule_coder, finish)
 
-    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
-        """What the scores of one sample are made of: base values (c,), and what each atom adds, (K, c)."""
-        raise NotImplementedError
+    def _rule_for_many(self) -> Rule:
+        """The rule, made ready once for all chunks of samples."""
+        check_is_fitted(self)
+        self._validate_params()  # some may have been set since
+        return self._ready_rule()
 
     @property
     def _members(self) -> list[Array]:
@@ -290,8 +294,10 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
             model, c = self._for_chunks(X), len(self.classes_)
             return map_rows(model.decision_function, X, floats_of(X), None if c == 2 else c)
 
+        rule = self._rule_for_many()
+
         def finish(codes: Array, *rest: Array) -> Array:
-            return namespace(codes).astype(self._rule(codes, *rest), codes.dtype, copy=False)
+            return namespace(codes).astype(rule(codes, *rest), codes.dtype, copy=False)
 
         scores = self._from_codes(X, finish)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -310,7 +316,7 @@ class DictionaryClassifier(ClassifierMixin, Dictionary):
         """
         if is_dask(X):
             return map_rows(self._for_chunks(X).predict, X, self.classes_.dtype)
-        scores = self._from_codes(X, self._rule)
+        scores = self._from_codes(X, self._rule_for_many())
         labels = self.classes_[to_host(namespace(scores).argmax(scores, axis=1))]
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
 
@@ -490,41 +496,6 @@ class OMPCodes:
 
     def _coder(self, samples: Samples, threads: int) -> Coder:
         return OMPCoder(samples.beside(self._atoms), self.n_nonzero_coefs, threads)
-
-
-class CodeScores:
-    """Scores s W: code, then classify the code."""
-
-    label_components_: Array
-
-    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        return product(codes, self.label_components_)
-
-    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
-        return np.zeros(self.label_components_.shape[1]), code[:, None] * self.label_components_
-
-
-class ResidualScores:
-    """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
-
-    _atoms: Array
-    _members: list[Array]
-
-    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        return -class_residuals(codes, X, sq_norms, self._atoms, self._members)
-
-    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
-        """-|x - f_j|^2 = -|x|^2 + sum over the atoms d_k of class j of s_k <d_k, 2 x - f_j>, f_j = s_j D_j.
-
-        What two atoms have in common in |f_j|^2 is halved between them: these are the Shapley values of the
-        atoms, an atom that is left out having the code 0.
-        """
-        atoms = self._atoms.astype(np.float64, copy=False)
-        found = np.zeros((len(code), len(self._members)))
-        for j, own in enumerate(self._members):
-            fit = code[own] @ atoms[own]
-            found[own, j] = code[own] * (atoms[own] @ (2 * x - fit))
-        return np.full(len(self._members), -sq_norm), found
 
 
 class SamplesAreAtoms:

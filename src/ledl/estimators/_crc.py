@@ -5,19 +5,26 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array, namespace
+from ledl.arrays import Array
 from ledl.coders import Coder, RidgeCoder
 from ledl.coding import Samples
-from ledl.estimators._base import DEVICE, N_JOBS, ResidualScores, SamplesAreAtoms, fit_context, unharmed
+from ledl.estimators._base import (
+    DEVICE,
+    N_JOBS,
+    ChosenScores,
+    RegularizedScores,
+    ResidualScores,
+    SamplesAreAtoms,
+    fit_context,
+    unharmed,
+)
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.objective import class_norms
 from ledl.threads import one_blas_thread
 
 
-class CRCClassifier(ResidualScores, SamplesAreAtoms, KernelClassifier):
+class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):
     r"""Collaborative representation based classification (CRC).
 
     The training samples X themselves are the atoms. A new sample y has the codes
@@ -114,9 +121,11 @@ class CRCClassifier(ResidualScores, SamplesAreAtoms, KernelClassifier):
     True
     """
 
+    _rules: ClassVar[dict[str, Any]] = {"residual": ResidualScores, "regularized": RegularizedScores}
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "rule": [StrOptions({"residual", "regularized"})],
+        "rule": [StrOptions(set(_rules))],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "device": DEVICE,
@@ -174,26 +183,6 @@ class CRCClassifier(ResidualScores, SamplesAreAtoms, KernelClassifier):
     def _coder(self, samples: Samples, threads: int) -> Coder:
         ridge: RidgeCoder = self._ridge
         return ridge
-
-    def _rule(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        scores = super()._rule(codes, X, sq_norms)
-        if self.rule == "residual":
-            return scores
-        xp, norms = namespace(codes), class_norms(codes, self._members)
-        # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
-        least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
-        norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
-        return -xp.sqrt(xp.clip(-scores, 0, None)) / norms
-
-    def _contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
-        base, found = super()._contributions(code, x, sq_norm)
-        if self.rule == "residual":
-            return base, found
-        # -|r| / |s_j| = -|r|^2 / (|r| |s_j|): base and contributions, each divided by |r| |s_j|.
-        scores = self._rule(code[None], x[None], np.array([sq_norm]))[0]
-        squares = base + found.sum(axis=0)
-        scale = np.divide(scores, squares, out=np.zeros_like(squares), where=squares < 0)
-        return base * scale, found * scale
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -33,7 +33,7 @@ class Account:
 
     @property
     def by_residuals(self) -> bool:
-        """Whether scores are negative distances, not sums of codes."""
+        """Whether scores are negative distances or costs, which begin below zero, not sums of codes."""
         return bool((self.explanation.base < 0).any())
 
     @property

@@ -40,13 +40,18 @@ class Explanation:
         Of each class, also where there are two, for which `decision_function` gives their difference.
 
     base : ndarray of shape (n_classes,)
-        The scores without any atom: 0 where codes are classified, :math:`-|x|^2` where residuals decide.
+        The scores without any atom: 0 where codes are classified, :math:`-|x|^2` where residuals decide (in
+        the unit of each class where they are divided), :math:`-|t_j|^2` where sample and label are judged
+        together.
 
     contributions : ndarray of shape (K, n_classes)
         What each atom adds to each score.
 
     codes : ndarray of shape (K,)
-        How much of each atom is in the sample.
+        How much of each atom is in the sample. Where sample and label are judged together: in the sample alone.
+
+    rule : {"classifier", "residual", "regularized", "joint", "other"}
+        How scores are made: see `LEDLClassifier`; "other" for classifiers that are not of this package.
 
     atom_classes : ndarray of shape (K,)
         The class of each atom; where atoms belong to none, the class that an atom counts for most.
@@ -96,6 +101,7 @@ class Explanation:
     base: Array
     contributions: Array
     codes: Array
+    rule: str
     atom_classes: Array
     atoms_are_samples: bool
     atoms: Array | None
@@ -125,7 +131,7 @@ class Explanation:
     def decisive_atoms(self) -> Array:
         """The atoms that are used, those with the largest part in that lead first."""
         order = np.argsort(-np.abs(self.margins), kind="stable")
-        return order[self.codes[order] != 0]
+        return order[used_atoms(self.codes, self.contributions)[order]]
 
     def to_html(
         self,
@@ -171,7 +177,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         first, second = self.ranking[:2]
-        lead, n_used = self.scores[first] - self.scores[second], np.count_nonzero(self.codes)
+        lead, n_used = self.scores[first] - self.scores[second], len(self.decisive_atoms)
         return (
             f"Explanation({self.predicted!s} ahead of {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
             f"{len(self.codes)} atoms)"
@@ -223,15 +229,21 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     r"""Why a fitted classifier takes a sample for a class.
 
     Where codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class
-    j. Where residuals decide (SRC, CRC, CSDL), the atoms :math:`d_k` of class j, which together make
-    :math:`f_j = \sum_k s_k d_k`, stand beside the base value :math:`-|x|^2`:
+    j. Where residuals decide (SRC, CRC, CSDL, LEDL with that rule), the atoms :math:`d_k` of class j, which
+    together make :math:`f_j = \sum_k s_k d_k`, stand beside the base value :math:`-|x|^2`:
 
     .. math::
 
         -|x - f_j|^2 = -|x|^2 + \sum_k s_k \langle d_k, 2 x - f_j \rangle
 
-    which are the atoms' Shapley values. With CRC's rule "regularized" both sides are divided by
-    :math:`|x - f_j| |s_j|`.
+    which are the atoms' Shapley values. With the rule "regularized" both sides are divided by
+    :math:`|x - f_j| |s_j|`. With LEDL's rule "joint", sample and label j make up a target :math:`t_j`, which
+    atoms :math:`m_k` draw with a code s of its own, and the Shapley values are those in
+
+    .. math::
+
+        -|t_j - s M|^2 - 2 \epsilon |s|_1
+        = -|t_j|^2 + \sum_k \left( s_k \langle m_k, 2 t_j - s M \rangle - 2 \epsilon |s_k| \right)
 
     Parameters
     ----------
@@ -275,7 +287,8 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     scores = base + contributions.sum(axis=0)
     owners = atom_owners(host)
     concentration, residual = judge(host, features).evidence[0]
-    near, cosines, labels, atom_neighbors = neighbourhood(host, code, z, sq_norm, n_neighbors)
+    used = np.flatnonzero(used_atoms(code, contributions))
+    near, cosines, labels, atom_neighbors = neighbourhood(host, used, z, sq_norm, n_neighbors)
     is_kernel = isinstance(host._space, KernelSpace)
     scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if host._scales else 1.0
     p_value, rejected = doubt(parts.rejecter, concentration, residual)
@@ -286,6 +299,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         base=base,
         contributions=contributions,
         codes=code,
+        rule=host._rule_name,
         atom_classes=host.classes_[owners],
         atoms_are_samples=isinstance(host, SamplesAreAtoms),
         atoms=None if is_kernel else host.components_,
@@ -300,6 +314,11 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         neighbor_classes=host.classes_[labels],
         atom_neighbors=atom_neighbors,
     )
+
+
+def used_atoms(code: Array, contributions: Array) -> Array:
+    """Which atoms are in the sample, or in the sample with one of the labels."""
+    return (code != 0) | (contributions != 0).any(axis=1)
 
 
 def as_input(transformers: Sequence[Any], x: Any) -> Any:
@@ -331,10 +350,10 @@ def coded(model: DictionaryClassifier, features: Array) -> tuple[Array, Array, f
 
 
 def neighbourhood(
-    model: DictionaryClassifier, code: Array, z: Array, sq_norm: float, n_neighbors: int
+    model: DictionaryClassifier, used: Array, z: Array, sq_norm: float, n_neighbors: int
 ) -> tuple[Array, Array, Array, Array]:
     """The nearest training samples, their cosines and labels; and those nearest to each atom that is used."""
-    atom_neighbors = np.full((len(code), n_neighbors), -1)
+    atom_neighbors = np.full((len(model._atoms), n_neighbors), -1)
     if model._training is None:
         return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), atom_neighbors
     samples, labels = model._training
@@ -342,7 +361,6 @@ def neighbourhood(
     units = np.where(norms > 0, norms, 1)
     cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
     nearest = np.argsort(-cosines, kind="stable")[:n_neighbors]
-    used = np.flatnonzero(code)
     # Coefficients may be negative: what matters is the line that an atom lies on.
     by_atom = np.abs(model._atoms[used] @ samples.T) / units
     order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]

@@ -278,7 +278,14 @@ def _how_to_read(account: Account) -> str:
         "Each atom votes for the classes, mostly for its own, with a weight that was learnt; its code times "
         "that weight is what it adds to a score. The largest sum wins."
     )
-    lines = [mixing, by_residuals if account.by_residuals else by_codes] if len(account.used) else []
+    by_both = (
+        "For each class it mixes once more, so that the atoms come close to the sample and, by weights that "
+        "were learnt, to the name of the class; the class with which that costs least wins. So an atom may add "
+        "to the score of any class, even where its code for the sample alone, shown here, is 0."
+    )
+    how = by_residuals if account.by_residuals else by_codes
+    how = by_both if account.explanation.rule == "joint" else how
+    lines = [mixing, how] if len(account.used) else []
     lines += [
         "Scores are not probabilities. Compare them within this page.",
         "The numbers are the model's own arithmetic, not a guess at it. They tell why it gave this answer, not "

@@ -51,6 +51,12 @@ def _waterfall_note(account: Account) -> str:
 
 
 def _base_text(account: Account) -> str:
+    if account.explanation.rule == "joint":
+        return (
+            "Scores are negative costs of drawing the sample and the name of the class together. They start at "
+            "the squared size of both, negative: nothing of either explained. 0 would be both drawn perfectly, "
+            "by codes that cost nothing."
+        )
     if account.one_base:
         return (
             f"Scores are negative squared distances. They start at {account.number(account.base[0])}, which is "

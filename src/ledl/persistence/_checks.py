@@ -158,9 +158,11 @@ def _check_dictionary(model: Any) -> None:
     needed = {"_space", "_scales", "_atoms", "n_features_in_"}
     if isinstance(model, DictionaryClassifier):
         needed |= {"classes_", "_atom_labels"}
-        needed |= set() if isinstance(model, ResidualScores) else {"label_components_"}
+        needed |= set() if isinstance(model, ResidualScores | CRCClassifier) else {"label_components_"}
     if isinstance(model, CRCClassifier):
         needed.add("_ridge")
+    if isinstance(model, LEDLClassifier) and model.rule == "joint":
+        needed.add("_code_atoms")
     _check_there(model, needed)
     space: Any = model._space
     kernel: Any = getattr(space, "kernel", None)
