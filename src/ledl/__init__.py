@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ledl.persistence import ModelFileError, load, save
     from ledl.rejection import RejectingClassifier
     from ledl.selection import BatchedSearchCV
+    from ledl.tuning import LEDLClassifierCV
 
 __version__ = "0.1.0.dev0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "Explanation",
     "LCKSVDClassifier",
     "LEDLClassifier",
+    "LEDLClassifierCV",
     "ModelFileError",
     "RejectingClassifier",
     "SRCClassifier",
@@ -58,6 +60,7 @@ _HOME = {
     **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},
     "CodingInfo": "ledl.coding",
     "Explanation": "ledl.explanations",
+    "LEDLClassifierCV": "ledl.tuning",
     "RejectingClassifier": "ledl.rejection",
     "explain": "ledl.explanations",
     **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),

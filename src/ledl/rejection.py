@@ -28,9 +28,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from ledl.arrays import Array, as_array, is_dask, is_torch, namespace, to_host
+from ledl.estimators import LEDLClassifier
 from ledl.estimators._base import DictionaryClassifier, accuracy, fit_context
 from ledl.lazy import check_rows, map_rows
 from ledl.objective import class_residuals
+from ledl.tuning import LEDLClassifierCV
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
@@ -327,6 +329,8 @@ def flat_steps(estimator: Any) -> list[Any]:
     """Estimators in the order in which samples meet them."""
     if isinstance(estimator, RejectingClassifier):
         return flat_steps(getattr(estimator, "estimator_", estimator.estimator))
+    if isinstance(estimator, LEDLClassifierCV):
+        return [getattr(estimator, "best_estimator_", LEDLClassifier())]
     if isinstance(estimator, Pipeline):
         return [inner for _, step in estimator.steps for inner in flat_steps(step)]
     return [] if estimator is None or estimator == "passthrough" else [estimator]

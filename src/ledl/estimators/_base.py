@@ -293,14 +293,17 @@ class DictionaryClassifier(ClassifierMixin, Scores, Dictionary):
         if is_dask(X):
             model, c = self._for_chunks(X), len(self.classes_)
             return map_rows(model.decision_function, X, floats_of(X), None if c == 2 else c)
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
+    def _scores(self, X: Array) -> Array:
+        """Scores (n_samples, n_classes), of two classes too, in the type of the codes."""
         rule = self._rule_for_many()
 
         def finish(codes: Array, *rest: Array) -> Array:
             return namespace(codes).astype(rule(codes, *rest), codes.dtype, copy=False)
 
-        scores = self._from_codes(X, finish)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._from_codes(X, finish)
 
     def predict(self, X: Array) -> Array:
         """The class with the largest score.

@@ -23,6 +23,7 @@ from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._methods import METHODS, Settings
 from ledl.experiments._store import environment
 from ledl.selection import BATCHED, BatchedSearchCV
+from ledl.tuning import LEDLClassifierCV
 
 # Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
 # in all, which is as many as the choice needs. It bounds the cost where classes are many.
@@ -54,7 +55,7 @@ class Cell:
             return dict(self.settings)
         if method.fixed is not None:
             return method.fixed[self.dataset]
-        return {} if self.select == "defaults" else None
+        return {} if self.select == "defaults" or method.chooses_for else None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -100,6 +101,9 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         predicted = model.predict(X[test])
         ended = time.perf_counter()
         agreement = _agreement(model, settings, X[test], predicted)
+    fit_seconds = fitted - started
+    if isinstance(model, LEDLClassifierCV):
+        settings, choice, fit_seconds = _own_choice(model, fit_seconds)
     return {
         "accuracy": float(np.mean(predicted == y[test])),
         "n_test": len(test),
@@ -107,7 +111,7 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         "settings": dict(settings),
         **choice,
         **agreement,
-        "fit_seconds": fitted - started,
+        "fit_seconds": fit_seconds,
         "predict_seconds": ended - fitted,
         "warnings": sorted({warning.category.__name__ for warning in caught}),
         "predicted": predicted.tolist(),
@@ -117,7 +121,8 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
 
 def _make(cell: Cell, settings: Settings | None, device: str | None) -> Any:
     model = METHODS[cell.method].make(settings, cell.seed)
-    return model.set_params(device=device) if isinstance(model, BATCHED) else model
+    has_device = isinstance(model, (*BATCHED, LEDLClassifierCV))
+    return model.set_params(device=device) if has_device else model
 
 
 @cache
@@ -156,6 +161,13 @@ def _settings(cell: Cell, X: Array, y: Array, device: str | None) -> tuple[Setti
         "select_seconds": time.perf_counter() - started,
         "cv_accuracy": float(search.best_score_),
     }
+
+
+def _own_choice(model: LEDLClassifierCV, seconds: float) -> tuple[Settings, dict[str, Any], float]:
+    """What a method that chooses in `fit` chose, what is to be told of it, and the seconds of the last fit."""
+    cv_accuracy = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
+    choice = {"select_seconds": seconds - model.refit_time_, "cv_accuracy": cv_accuracy}
+    return model.best_params_, choice, model.refit_time_
 
 
 def _folds(cell: Cell, X: Array, y: Array) -> list[tuple[Array, Array]]:

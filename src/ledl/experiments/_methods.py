@@ -38,6 +38,8 @@ class Method:
         Settings by dataset, in place of any selection; it then covers these datasets only.
     isotropic : bool, default=True
         Whether, at the settings of its grid, it sees nothing of samples but their inner products.
+    chooses_for : str, default=""
+        The method whose settings it chooses in `fit`, by itself. It has no grid then.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Method:
     column: str = ""
     fixed: Mapping[str, Settings] | None = None
     isotropic: bool = True
+    chooses_for: str = ""
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
         """What is chosen from.
@@ -174,6 +177,7 @@ _ALL = [
         },
         column="LEDL",
     ),
+    Method("ledl-cv", "LEDL, all chosen", [("ledl.tuning:LEDLClassifierCV", {})], chooses_for="ledl"),
     Method("ledl-paper", "LEDL, paper's weights", _ours("LEDLClassifier"), column="LEDL", fixed=PAPER_WEIGHTS),
     Method(
         "logistic",

@@ -23,6 +23,8 @@ MARKED = (
     "{}: the best of a dataset; {}: what a two-sided paired t-test over the splits does not tell from it "
     "(p > 0.05)."
 )
+# Methods that are compared with each of the others, and what those tables are called.
+OURS = {"ledl": "differences", "ledl-cv": "differences-cv"}
 PAPER_N_PER_CLASS = 5  # its figures are for no other number
 
 Results = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
@@ -137,8 +139,8 @@ def _marks(found: Mapping[str, Array]) -> dict[str, str]:
 def tables(plan: Plan, rows: Sequence[Row], results: Results) -> list[Table]:
     """All tables of a run; for one dataset in one, and chosen settings only where there was a choice."""
     found = [_accuracy_table(plan, rows)]
-    if any(row.ledl_minus_this_mean is not None for row in rows):
-        found.append(_difference_table(plan, rows))
+    present = _methods(plan, rows)
+    found += [_difference_table(plan, results, m) for m in OURS if m in present and len(present) > 1]
     found.append(_time_table(plan, rows))
     if len(plan.datasets) == 1:
         found = [_side_by_side(found, DATASET_TITLES[plan.datasets[0]])]
@@ -170,9 +172,9 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
     body = _by_method(plan, rows, entry)
     if len(plan.datasets) > 1:
         for line, method in zip(body, _methods(plan, rows), strict=True):
-            rank = ranks.get(method)
-            line.append(Entry("" if rank is None else f"{rank:.1f}", rank))
-    header = ["method", *_titles(plan), *(["mean rank"] if len(plan.datasets) > 1 else [])]
+            rank, mean = ranks.get(method), np.mean([row.accuracy_mean for row in rows if row.method == method])
+            line += [Entry("")] * 2 if rank is None else [Entry(f"{x:.1f}", float(x)) for x in (mean, rank)]
+    header = ["method", *_titles(plan), *(["mean", "mean rank"] if len(plan.datasets) > 1 else [])]
     return Table("accuracy", "Accuracy, %", header, body, _protocol(plan, rows))
 
 
@@ -194,7 +196,7 @@ def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
     if any(row.paper is not None for row in rows):
         parts.append("In parentheses the paper's figure.")
     if len(plan.datasets) > 1:
-        parts.append("The mean rank is among the methods that have all datasets.")
+        parts.append("Mean and mean rank are over the datasets, of the methods that have all of them.")
     if any(METHODS[row.method].fixed is not None for row in rows):
         parts.append(
             "The paper's own weights, adjusted there for the highest rates, are reported, not ranked or marked."
@@ -212,22 +214,29 @@ def mean_ranks(plan: Plan, rows: Sequence[Row]) -> dict[str, float]:
     return dict(zip(complete, map(float, np.mean(ranks, axis=0)), strict=True))
 
 
-def _difference_table(plan: Plan, rows: Sequence[Row]) -> Table:
-    def entry(row: Row) -> Entry:
-        difference, p = row.ledl_minus_this_mean, row.ledl_minus_this_p
-        if difference is None:
-            return Entry("")
-        text = f"{difference:+.1f}" + ("" if p is None else f" ({_p(p)})")
-        return Entry(text, difference)
+def _difference_table(plan: Plan, results: Results, ours: str) -> Table:
+    """One of our methods against each of the others."""
 
-    others = [row for row in rows if row.method != "ledl"]
+    def entry(dataset: str, method: str) -> Entry:
+        a, b = (accuracies(results, dataset, m) for m in (ours, method))
+        if a is None or b is None:
+            return Entry("")
+        difference, p = float((a - b).mean()), paired_test(a, b)
+        return Entry(f"{difference:+.1f}" + ("" if p is None else f" ({_p(p)})"), difference)
+
+    title = METHODS[ours].title
+    present = {method for _, method in results} - {ours}
     return Table(
-        "differences",
-        "LEDL minus the others, points",
+        OURS[ours],
+        f"{title} minus the others, points",
         ["method", *_titles(plan)],
-        _by_method(plan, others, entry),
-        "Positive where LEDL is ahead. In parentheses the p-value of a paired t-test over the splits. Splits "
-        "share test samples, so p-values are a guide, not a proof.",
+        [
+            [Entry(METHODS[m].title), *(entry(dataset, m) for dataset in plan.datasets)]
+            for m in plan.methods
+            if m in present
+        ],
+        f"Positive where {title} is ahead. In parentheses the p-value of a paired t-test over the splits. "
+        "Splits share test samples, so p-values are a guide, not a proof.",
     )
 
 

@@ -38,6 +38,7 @@ from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
 from ledl.rejection import RejectingClassifier, checked_label, our_parts
 from ledl.solvers.stream import Stream
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
+from ledl.tuning import LEDLClassifierCV
 
 # A side of what images are brought to: a file must not ask for terabytes of pixels.
 MAX_SIDE = 4096
@@ -125,6 +126,8 @@ def check_estimator(model: Any) -> None:
             try_dictionary(model)
         elif state and isinstance(model, RejectingClassifier):
             _check_rejecting(model)
+        elif state and isinstance(model, LEDLClassifierCV):
+            _check_tuned(model)
         elif state and type(model).__name__ in SHAPES:
             _check_others(model)
             try_others(model)
@@ -238,6 +241,19 @@ def _check_rejecting(model: RejectingClassifier) -> None:
     check_floats(model.evidence_, "evidence_")
     expect(model.evidence_.shape[1] == 2, "there are two measures of evidence")
     expect(model.cv_predictions_.dtype.kind in "biufUO", "predictions are labels")
+
+
+def _check_tuned(model: LEDLClassifierCV) -> None:
+    """Whether it wraps a fitted model, which has been tried by itself, and a temperature that it can take."""
+    _check_there(model, {"best_estimator_", "best_params_", "classes_", "n_features_in_", "temperature_"})
+    best = model.best_estimator_
+    expect(isinstance(best, LEDLClassifier) and hasattr(best, "_atoms"), "its model is not fitted")
+    expect(model.n_features_in_ == best.n_features_in_, "its model has other features")
+    expect(type(model.classes_) is np.ndarray, "it has no classes")
+    expect(model.classes_.dtype == best.classes_.dtype, "its classes are of another type")
+    expect(np.array_equal(model.classes_, best.classes_), "its classes are not its model's")
+    expect(is_number(model.temperature_) and model.temperature_ > 0, "temperature_ is a positive number")
+    expect(type(model.best_params_) is dict, "best_params_ are settings")
 
 
 def _check_outcome(model: Any) -> None:

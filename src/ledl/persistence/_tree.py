@@ -40,6 +40,7 @@ ESTIMATORS = {
             "SRCClassifier",
         )
     },
+    "LEDLClassifierCV": "ledl.tuning:LEDLClassifierCV",
     "PixelFeatures": "ledl.features:PixelFeatures",
     "RejectingClassifier": "ledl.rejection:RejectingClassifier",
     "ResNetFeatures": "ledl.features:ResNetFeatures",

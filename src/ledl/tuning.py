@@ -1,0 +1,573 @@
+"""LEDL with everything chosen on the training samples: settings, rule and kernel."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import product
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ledl.arrays import Array, is_dask, is_torch, namespace
+from ledl.estimators import LEDLClassifier
+from ledl.estimators._base import accuracy, check_flat, fit_context, unharmed
+from ledl.lazy import check_rows, floats_of, map_rows
+from ledl.selection import Fold, judge, split
+from ledl.temperature import best_factor, log_losses, log_scores
+
+# Folds of cross-validation, or as many of them as leave out so many samples in all.
+N_FOLDS = 5
+HELD_OUT_SAMPLES = 200
+
+RULES = ("classifier", "residual", "regularized")
+ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
+RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
+
+# Parameters with values to choose from.
+GRIDS = ("rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
+# What candidates differ in.
+CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha")
+# Parameters that all candidates share with the search.
+SHARED = (
+    "n_components",
+    "gamma",
+    "degree",
+    "coef0",
+    "normalize",
+    "max_iter",
+    "tol",
+    "transform_tol",
+    "device",
+    "n_jobs",
+)
+
+
+class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""LEDL with settings, rule and kernel chosen by cross-validation on the training samples.
+
+    For each candidate the training samples are scored by models that have not seen them. Scores f become
+    probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best, and the candidate
+    with the smallest mean of :math:`-\log p` of the true labels is fitted on all samples. With few samples that
+    is a far better judge than their accuracy: 50 samples have 51 accuracies, most of which are ties
+    (docs/accuracy.md).
+
+    Parameters
+    ----------
+    rules : sequence of {"classifier", "residual", "regularized", "joint"}
+        How new samples get their labels, see `LEDLClassifier`. By default all but ``"joint"``, which is slow
+        where there are many classes.
+
+    label_weight, code_weight : float or sequence of floats, default=4.0, 2**-11
+        :math:`\lambda` and :math:`\omega`.
+
+    alpha : float or sequence of floats, default=2**-4, ..., 2**-8, 2**-10
+        :math:`\epsilon`, weight of the l1 norm. The rule ``"regularized"`` has ridge codes for new samples and
+        is tried over atoms that were learnt at the middle one.
+
+    ridge_alpha : float or sequence of floats, default=2, 2**-1, ..., 2**-9
+        :math:`\beta`, weight of the ridge codes of the rule ``"regularized"``.
+
+    kernels : sequence of str or callables, default=None
+        Kernels, see `LEDLClassifier`. None: ``"linear"`` and, where no sample has a negative value,
+        ``"hellinger"``, which is linear in the square roots of pixels or features.
+
+    cv : int, cross-validation generator or iterable, default=None
+        As in `sklearn.model_selection.GridSearchCV`. None: five folds, or as many as the largest class has
+        samples, that leave out the same number of each class, in so far as that can be; where classes are many,
+        no more of the folds than leave out 200 samples in all. A class with one sample is never left out.
+
+    n_init : int, default=1
+        Starts of the last fit, whose scores are averaged. Candidates have one.
+
+    selection : {"log_loss", "accuracy", "one_se"}, default="log_loss"
+        What is chosen: the smallest log loss; the largest accuracy, and of ties the first; or the first
+        candidate whose log loss is larger than the smallest by no more than one standard error of their
+        difference. Candidates come in the order of the parameters, ``kernels`` first: give the strongest
+        regularisation first.
+
+    n_components : int, default=None
+        Number of atoms, see `LEDLClassifier`.
+
+    gamma, degree, coef0 : float, default="scale", 3, 1
+        Of the kernels ``"rbf"`` and ``"poly"``.
+
+    normalize : bool, default=True
+        Scale samples to norm 1.
+
+    max_iter, tol : int, float, default=100, 1e-3
+        When training stops.
+
+    transform_tol : float, default=1e-6
+        How exact codes of new samples are.
+
+    device : str, default=None
+        Where all of it runs, see `LEDLClassifier`; on ``"cuda"`` all candidates and folds are solved side by
+        side.
+
+    n_jobs : int, default=None
+        Threads.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the folds and the atoms to start from. An int gives the same model every time.
+
+    Attributes
+    ----------
+    best_estimator_ : LEDLClassifier
+        The model that was chosen, fitted on all samples.
+
+    best_params_ : dict
+        Its settings.
+
+    best_score_ : float
+        Its mean log loss, times -1, in cross-validation; with ``selection="accuracy"`` its accuracy.
+
+    best_index_ : int
+        Its place in `cv_results_`.
+
+    temperature_ : float
+        The factor t of its scores in `predict_proba`.
+
+    cv_results_ : dict of arrays
+        As in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
+        ``mean_test_accuracy``, ``std_test_accuracy``, ``rank_test_accuracy``, the same with
+        ``neg_log_loss``; ``mean_fit_time``, a fit's share of the time of all.
+
+    n_splits_ : int
+        Number of folds.
+
+    refit_time_ : float
+        Seconds of the last fit.
+
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    n_features_in_ : int
+        Number of features seen in `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has names.
+
+    See Also
+    --------
+    LEDLClassifier : At given settings.
+    BatchedSearchCV : Any grid, for LEDL, SRC and CRC.
+
+    Notes
+    -----
+    The ratio that decides by the rule ``"regularized"`` enters probabilities with its logarithm.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import LEDLClassifierCV
+    >>> from ledl.datasets import few_shot_splits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> train, test = next(few_shot_splits(y, n_per_class=5))
+    >>> model = LEDLClassifierCV(alpha=[2**-4, 2**-6], random_state=0).fit(X[train], y[train])
+    >>> sorted(model.best_params_)
+    ['alpha', 'code_weight', 'kernel', 'label_weight', 'ridge_alpha', 'rule']
+    >>> bool(model.score(X[test], y[test]) > 0.8)
+    True
+    >>> model.predict_proba(X[test[:2]]).shape
+    (2, 10)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rules": ["array-like", str],
+        "label_weight": ["array-like", Interval(Real, 0, None, closed="left")],
+        "code_weight": ["array-like", Interval(Real, 0, None, closed="left")],
+        "alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
+        "ridge_alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
+        "kernels": ["array-like", str, callable, None],
+        "cv": ["cv_object"],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "selection": [StrOptions({"log_loss", "accuracy", "one_se"})],
+        **{name: LEDLClassifier._parameter_constraints[name] for name in (*SHARED, "random_state")},
+    }
+
+    def __init__(
+        self,
+        *,
+        rules: Sequence[str] | str = RULES,
+        label_weight: float | Sequence[float] = 4.0,
+        code_weight: float | Sequence[float] = 2**-11,
+        alpha: float | Sequence[float] = ALPHAS,
+        ridge_alpha: float | Sequence[float] = RIDGE_ALPHAS,
+        kernels: Sequence[Any] | Any = None,
+        cv: Any = None,
+        n_init: int = 1,
+        selection: str = "log_loss",
+        n_components: int | None = None,
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        normalize: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        transform_tol: float = 1e-6,
+        device: str | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.rules = rules
+        self.label_weight = label_weight
+        self.code_weight = code_weight
+        self.alpha = alpha
+        self.ridge_alpha = ridge_alpha
+        self.kernels = kernels
+        self.cv = cv
+        self.n_init = n_init
+        self.selection = selection
+        self.n_components = n_components
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.normalize = normalize
+        self.max_iter = max_iter
+        self.tol = tol
+        self.transform_tol = transform_tol
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    @unharmed
+    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> LEDLClassifierCV:
+        """Choose among the candidates, and fit what was chosen on all samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples; tensors are worked on where they lie.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        groups : array-like of shape (n_samples,), default=None
+            For cross-validation generators that want them.
+
+        Returns
+        -------
+        self : LEDLClassifierCV
+        """
+        rng = check_random_state(self.random_state)
+        fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
+        base = LEDLClassifier(random_state=int(start_seed), **{name: getattr(self, name) for name in SHARED})
+        X, y = self._checked_training(base, X, y)
+        candidates = self._candidates(X)
+        models = [clone(base).set_params(**candidate) for candidate in candidates]
+        for model in models:
+            model._validate_params()
+        cv = default_folds(y, int(fold_seed)) if self.cv is None else self.cv
+        folds = checked_folds(split(base, X, y, cv, groups), np.unique(y))
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            # Candidates that are not chosen need not converge.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            judged = judge(models, candidates, folds)
+        seconds = (time.perf_counter() - started) / (len(models) * len(folds))
+        verdicts = [verdict(row, folds) for row in judged]
+        index = choose(verdicts, self.selection)
+        started = time.perf_counter()
+        best = clone(base).set_params(**candidates[index]).fit(X, y)
+        self.refit_time_ = time.perf_counter() - started
+        self.cv_results_ = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
+        metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
+        self.best_score_ = float(self.cv_results_[f"mean_test_{metric}"][index])
+        self.best_index_, self.best_params_, self.best_estimator_ = index, candidates[index], best
+        self.n_splits_, self.temperature_, self.classes_ = len(folds), verdicts[index].factor, best.classes_
+        return self
+
+    def _checked_training(self, base: LEDLClassifier, X: Array, y: Array) -> tuple[Array, Array]:
+        """Samples and labels as all fits take them, or a refusal before any."""
+        if is_dask(X):
+            raise TypeError(
+                "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
+                "LEDLClassifier, which visits Dask arrays chunk by chunk, at given settings."
+            )
+        check_flat(X)
+        if is_torch(X):
+            X, y = base._checked_pairs(X, y, reset=True, min_samples=2)
+            base._take_features(X.shape[1])
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            self.n_features_in_ = X.shape[1]
+        else:
+            kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2}
+            X, y = validate_data(self, X, y, **kinds)
+        base._checked_labels(y)
+        return X, y
+
+    def _candidates(self, X: Array) -> list[dict[str, Any]]:
+        """What is chosen from."""
+        kernels = default_kernels(X) if self.kernels is None else as_list(self.kernels)
+        if "precomputed" in kernels:
+            raise ValueError(
+                "kernels has 'precomputed', but a search has the samples themselves. Give functions of two "
+                "samples, or search with BatchedSearchCV(LEDLClassifier(kernel='precomputed'), ...)."
+            )
+        named = {name: as_list(getattr(self, name)) for name in GRIDS}
+        for name, values in {"kernels": kernels, **named}.items():
+            if not values:
+                raise ValueError(f"{name}={getattr(self, name)!r} leaves nothing to choose from. Give a value.")
+        rules, *weights, alphas, ridge_alphas = named.values()
+        found = []
+        for kernel, rule, label_weight, code_weight in product(kernels, rules, *weights):
+            common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
+            if rule == "regularized":
+                middle = {"alpha": alphas[(len(alphas) - 1) // 2]}
+                found += [{**common, **middle, "ridge_alpha": value} for value in ridge_alphas]
+            else:
+                found += [{**common, "alpha": value} for value in alphas]
+        return found
+
+    def predict(self, X: Array) -> Array:
+        """The class with the largest score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
+        """
+        return self.best_estimator_.predict(self._checked(X))
+
+    def decision_function(self, X: Array) -> Array:
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+
+        Returns
+        -------
+        scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
+            For two classes, (n_samples,), the score of the second less that of the first.
+        """
+        return self.best_estimator_.decision_function(self._checked(X))
+
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+
+        Returns
+        -------
+        probabilities : ndarray, or tensor for a tensor, of shape (n_samples, n_classes)
+            The largest is that of the label that `predict` gives.
+        """
+        X = self._checked(X)
+        if is_dask(X):
+            model = copy(self)
+            model.best_estimator_ = self.best_estimator_._for_chunks(X)
+            return map_rows(model.predict_proba, X, floats_of(X), len(self.classes_))
+        scores = self.best_estimator_._scores(X)
+        xp = namespace(scores)
+        exponents = self.temperature_ * log_scores(scores, self.best_estimator_.rule)
+        odds = xp.exp(exponents - xp.max(exponents, axis=1, keepdims=True))
+        return odds / xp.sum(odds, axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: Array) -> Array:
+        """Logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        log_probabilities : ndarray, or tensor for a tensor, of shape (n_samples, n_classes)
+        """
+        found = self.predict_proba(X)
+        xp = namespace(found)
+        return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
+
+    def transform(self, X: Array) -> Array:
+        """Codes of samples over the atoms of the model that was chosen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
+
+        Returns
+        -------
+        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
+        """
+        return self.best_estimator_.transform(self._checked(X))
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """Accuracy on labelled samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. Of a Dask array only the labels that are predicted are collected.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            The share of samples whose labels are predicted.
+        """
+        return accuracy(self, X, y, sample_weight)
+
+    def _checked(self, X: Array) -> Array:
+        """New samples as the model takes them, which has no names of features."""
+        check_is_fitted(self)
+        if is_torch(X):
+            return X
+        if is_dask(X):
+            check_rows(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        check_flat(X)
+        return validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.best_estimator_._n_features_out)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class Verdict(NamedTuple):
+    """How a candidate did on samples that its models had not seen, in the order of the folds."""
+
+    hits: Array  # (n,), 0 or 1; NaN in folds that failed
+    losses: Array  # (n,), log losses, likewise
+    factor: float  # what its scores are multiplied by to become log odds
+
+
+def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
+    """What the scores of the samples left out say about a candidate, at the factor that suits it best."""
+    if any(one is None for one in row):
+        nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
+        return Verdict(nothing, nothing, 1.0)
+    exponents = np.concatenate([log_scores(one.scores, one.model.rule) for one in row]).astype(np.float64)
+    labels = np.concatenate(
+        [np.searchsorted(one.model.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
+    )
+    factor = best_factor(exponents, labels)
+    hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
+    return Verdict(hits, log_losses(exponents, labels, factor), factor)
+
+
+def choose(verdicts: list[Verdict], selection: str) -> int:
+    """The candidate to take; one that failed never is."""
+    losses = np.array([one.losses.mean() for one in verdicts])
+    if selection == "accuracy":
+        return int(np.nanargmax([one.hits.mean() for one in verdicts]))
+    best = int(np.nanargmin(losses))
+    if selection == "log_loss":
+        return best
+    for index, one in enumerate(verdicts):
+        worse = one.losses - verdicts[best].losses
+        if worse.mean() <= worse.std() / np.sqrt(len(worse)):
+            return index
+    raise AssertionError("the best is no worse than itself")
+
+
+def results(
+    candidates: list[dict[str, Any]], verdicts: list[Verdict], sizes: list[int], fit_time: float
+) -> dict[str, Any]:
+    """`cv_results_`: settings that a candidate does not have are NaN."""
+    found: dict[str, Any] = {"mean_fit_time": np.full(len(candidates), fit_time)}
+    for name in CHOSEN:
+        values = [candidate.get(name, np.nan) for candidate in candidates]
+        plain = all(isinstance(value, str | Real) for value in values)
+        found[f"param_{name}"] = np.array(values) if plain else np.array(values, dtype=object)
+    found["params"] = candidates
+    ends = np.cumsum(sizes)[:-1]
+    for metric, values in (
+        ("accuracy", [one.hits for one in verdicts]),
+        ("neg_log_loss", [-one.losses for one in verdicts]),
+    ):
+        by_fold = np.array([[part.mean() for part in np.split(row, ends)] for row in values])
+        mean = np.array([row.mean() for row in values])
+        found |= {f"split{i}_test_{metric}": column for i, column in enumerate(by_fold.T)}
+        found[f"mean_test_{metric}"], found[f"std_test_{metric}"] = mean, by_fold.std(axis=1)
+        worst_last = -np.where(np.isnan(mean), -np.inf, mean)
+        found[f"rank_test_{metric}"] = rankdata(worst_last, method="min").astype(np.int32)
+    return found
+
+
+def default_kernels(X: Array) -> list[str]:
+    """Linear, and linear in the square roots of samples that have some."""
+    return ["linear", "hellinger"] if float(namespace(X).min(X)) >= 0 else ["linear"]
+
+
+def default_folds(y: Array, seed: int) -> list[tuple[Array, Array]]:
+    """Five folds, or fewer: each class is shared out evenly, and its only sample is never left out.
+
+    Of the folds as many as leave out `HELD_OUT_SAMPLES` in all.
+    """
+    rng = np.random.default_rng(seed)
+    members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    members = [own for own in members if len(own) > 1]
+    if not members:
+        raise ValueError(
+            "Every class has one sample only, so that none can be left out to choose by. Give two samples of "
+            "some class at least, or take LEDLClassifier at given settings."
+        )
+    n_folds = min(N_FOLDS, max(map(len, members)))
+    # Classes begin at different folds: those with few samples are not all left out of the same ones.
+    fold_of = np.full(len(y), -1)
+    first = 0
+    for own in members:
+        fold_of[own] = (first + np.arange(len(own))) % n_folds
+        first += len(own)
+    folds = [(np.flatnonzero(fold_of != i), np.flatnonzero(fold_of == i)) for i in range(n_folds)]
+    enough = np.searchsorted(np.cumsum([len(test) for _, test in folds]), HELD_OUT_SAMPLES) + 1
+    return folds[:enough]
+
+
+def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
+    """The folds, whose models all know all classes."""
+    found = list(folds)
+    if not found:
+        raise ValueError("cv has no folds, so there is nothing to choose by. Give a number of 2 or more.")
+    for i, fold in enumerate(found):
+        missing = np.setdiff1d(classes, fold.y)
+        if missing.size:
+            raise ValueError(
+                f"Fold {i} of cv leaves out all samples of the class {missing[0]}, which its models then do "
+                "not know. Give a stratified cv, or more samples of the class; cv=None never does so."
+            )
+    return found
+
+
+def as_list(values: Any) -> list[Any]:
+    """Values to choose from, of which one may be given alone."""
+    if isinstance(values, str) or callable(values) or np.ndim(values) == 0:
+        values = [values]
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
