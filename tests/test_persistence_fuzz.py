@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-import re
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -216,9 +215,7 @@ def predicts(model, new):
         found = outcomes(model, new)
     except ValueError as error:
         # Scales that were changed may make of samples what a step after them refuses, with or without files.
-        if not isinstance(model, Pipeline) or not re.search(
-            "contains infinity|has negative values", str(error)
-        ):
+        if not isinstance(model, Pipeline) or "contains infinity" not in str(error):
             raise
         return
     assert all(len(values) == len(new) for values in found.values())

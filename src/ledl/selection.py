@@ -318,10 +318,8 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     names, engine = ENGINES[type(models[0])]
 
     def shared(k: int) -> tuple[Any, ...]:
-        """What a candidate has beside what is batched; of arrays and the like which object it is."""
-        plain = (str, float, int, bool, type(None))
-        others = [(name, candidates[k][name]) for name in sorted(candidates[k]) if name not in names]
-        return tuple((name, value if isinstance(value, plain) else id(value)) for name, value in others)
+        """What a candidate has beside what is batched."""
+        return tuple((name, plain(candidates[k][name])) for name in sorted(candidates[k]) if name not in names)
 
     judged: Table = [[] for _ in models]
     errors: list[str] = []
@@ -347,27 +345,26 @@ class Fit(NamedTuple):
 
 
 def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
-    """LEDL at several weights: one batched solve for the folds that have one shape."""
-    prepared = [clone(models[0]) for _ in folds]
-    trainings: list[Any] = [
-        attempt(partial(model._prepare, fold.X, fold.y), errors)
-        for model, fold in zip(prepared, folds, strict=True)
-    ]
+    """LEDL at several weights: one batched solve for the folds, and kernels, that have one shape."""
+    prepared, trainings = prepare(models, folds, errors)
 
     # Coordinates are all that a solve needs: the space that they are in need not travel with them.
-    problems = [training and training._replace(space=None) for training in trainings]
+    problems = {id(one): one._replace(space=None) for row in trainings for one in row if one is not None}
 
     def task(batch: list[Job]) -> tuple[list[Any], list[Any]]:
-        return [models[k] for k, _ in batch], [problems[i] for _, i in batch]
+        return [models[k] for k, _ in batch], [problems[id(trainings[k][i])] for k, i in batch]
 
     trained: Table = [[None] * len(folds) for _ in models]
-    # Candidates that differ in how they code and decide alone have one training.
-    weights = [tuple(getattr(model, name) for name in LEDL_WEIGHTS.values()) for model in models]
-    alike = {same[0]: same for same in grouped(range(len(models)), weights.__getitem__)}
-    jobs = [(k, i) for i in range(len(folds)) for k in alike if trainings[i] is not None]
+
+    def training_of(k: int) -> tuple[Any, ...]:
+        """Candidates that differ in how they code and decide alone have one training."""
+        return (id(prepared[k]), *(getattr(models[k], name) for name in LEDL_WEIGHTS.values()))
+
+    alike = {same[0]: same for same in grouped(range(len(models)), training_of)}
+    jobs = [(k, i) for i in range(len(folds)) for k in alike if trainings[k][i] is not None]
     late = 0
-    for same in grouped(jobs, lambda job: trainings[job[1]].shape):
-        first = trainings[same[0][1]]
+    for same in grouped(jobs, lambda job: trainings[job[0]][job[1]].shape):
+        first = trainings[same[0][0]][same[0][1]]
         n, (K, q) = len(first.labels), first.start.M.shape
         size = (n + K) * max(K, q)
         for batch, (fits, wrong) in in_batches(train, task, same, first.coordinates, size, models[0].n_jobs):
@@ -378,14 +375,41 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
                 elif fit is not None:
                     late += fit.status is Status.MAX_ITER
                     for twin in alike[k]:
-                        trained[twin][i] = fitted_like(prepared[i], models[twin])
-                        state = models[twin]._state(trainings[i], fit.atoms)
+                        trained[twin][i] = fitted_like(prepared[k][i], models[twin])
+                        state = models[twin]._state(trainings[k][i], fit.atoms)
                         trained[twin][i]._keep(n_iter_=fit.n_iter, **state)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         count = f"{late} of {len(alike) * len(folds)} fits"
         warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
     return decide(trained, folds, errors, models[0].n_jobs)
+
+
+def prepare(models: list[Any], folds: list[Fold], errors: list[str]) -> tuple[Table, Table]:
+    """For each candidate and fold a model that has checked the samples, and what training starts from.
+
+    Candidates that see samples alike share their rows of both.
+    """
+    prepared: Table = [[] for _ in models]
+    trainings: Table = [[] for _ in models]
+
+    def seen(k: int) -> tuple[Any, ...]:
+        return tuple(plain(getattr(models[k], name)) for name in OF_THE_SAMPLES)
+
+    for same in grouped(range(len(models)), seen):
+        checked = [clone(models[same[0]]) for _ in folds]
+        found = [
+            attempt(partial(model._prepare, fold.X, fold.y), errors)
+            for model, fold in zip(checked, folds, strict=True)
+        ]
+        for k in same:
+            prepared[k], trainings[k] = checked, found
+    return prepared, trainings
+
+
+def plain(value: Any) -> Any:
+    """What tells a value of a parameter from others: of arrays and the like which object it is."""
+    return value if isinstance(value, str | float | int | bool | None) else id(value)
 
 
 def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
@@ -467,10 +491,17 @@ def decide(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | N
     """The models with their scores of the test samples; None for those that cannot score at their settings."""
     judged: Table = [[None] * len(folds) for _ in trained]
     jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
-    views = {i: view(trained[k][i], folds[i].X_test) for k, i in {i: (k, i) for k, i in jobs}.values()}
+    views: dict[int, View] = {}  # by the space that samples are seen in
+    for k, i in jobs:
+        space = trained[k][i]._space
+        if id(space) not in views:
+            views[id(space)] = view(trained[k][i], folds[i].X_test)
+
+    def view_of(job: Job) -> View:
+        return views[id(trained[job[0]][job[1]]._space)]
 
     def task(batch: list[Job]) -> tuple[list[Any], list[View]]:
-        return [trained[k][i] for k, i in batch], [views[i] for _, i in batch]
+        return [trained[k][i] for k, i in batch], [view_of(job) for job in batch]
 
     late = 0
 
@@ -481,9 +512,10 @@ def decide(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | N
 
     for same in grouped(jobs, kind):
         k, i = same[0]
-        (K, r), n = trained[k][i]._atoms.shape, max(len(views[i].X) for _, i in same)
+        (K, r), n = trained[k][i]._atoms.shape, max(len(view_of(job).X) for job in same)
         size = (n + K) * max(K, r)
-        for batch, (scores, n_late, wrong) in in_batches(scores_of, task, same, views[i].X, size, n_jobs):
+        like = view_of(same[0]).X
+        for batch, (scores, n_late, wrong) in in_batches(scores_of, task, same, like, size, n_jobs):
             late += n_late
             errors += wrong
             for (k, i), found in zip(batch, scores, strict=True):
@@ -590,11 +622,18 @@ def in_batches(
     return list(zip(batches, spread(work, [task(batch) for batch in batches], n_jobs), strict=True))
 
 
+# Parameters of LEDL that decide how training sees samples. Problems that differ in these, too, are of one batch
+# if they have one shape.
+OF_THE_SAMPLES = ("coef0", "degree", "gamma", "kernel", "n_components", "normalize")
+
 LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
 
 # For each estimator the parameters that one batch may hold several values of, and its engine.
 ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold], list[str]], Table]]] = {
-    LEDLClassifier: ({*LEDL_WEIGHTS.values(), "transform_alpha", "rule", "ridge_alpha"}, judge_ledl),
+    LEDLClassifier: (
+        {*LEDL_WEIGHTS.values(), *OF_THE_SAMPLES, "transform_alpha", "rule", "ridge_alpha"},
+        judge_ledl,
+    ),
     SRCClassifier: ({"alpha"}, judge_on_samples),
     CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
 }

@@ -9,6 +9,7 @@ samples to these coordinates, `expand` takes atoms back. What lies outside the s
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,11 @@ from ledl.arrays import (
     row_squares,
     to_host,
 )
+from ledl.threads import one_blas_thread
+
+# Up to this many samples the eigenvectors of a kernel's matrix are found faster by one thread than by several
+# that wait for each other, on a machine that has other work too.
+SINGLE_THREAD_SAMPLES = 1024
 
 # Negative eigenvalues of a kernel's matrix up to this share of the largest are rounding, of float32 at worst.
 ROUNDING = 1e-5
@@ -141,7 +147,8 @@ def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> Ker
             "kernel or other parameters."
         )
     gram = (gram + gram.T) / 2
-    values, vectors = scipy.linalg.eigh(gram, check_finite=False)
+    with one_blas_thread() if n <= SINGLE_THREAD_SAMPLES else nullcontext():
+        values, vectors = scipy.linalg.eigh(gram, check_finite=False)
     smallest, largest = values[0], values[-1]
     if smallest < -ROUNDING * largest:
         raise ValueError(

@@ -35,12 +35,13 @@ from ledl.temperature import best_factor, log_losses, log_scores
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
+KERNELS = ("linear", "hellinger")
 RULES = ("classifier", "residual", "regularized")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
 RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
 
 # Parameters with values to choose from.
-GRIDS = ("rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
+GRIDS = ("kernels", "rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
 # What candidates differ in.
 CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha")
 # Parameters that all candidates share with the search.
@@ -83,9 +84,8 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     ridge_alpha : float or sequence of floats, default=2, 2**-1, ..., 2**-9
         :math:`\beta`, weight of the ridge codes of the rule ``"regularized"``.
 
-    kernels : sequence of str or callables, default=None
-        Kernels, see `LEDLClassifier`. None: ``"linear"`` and, where no sample has a negative value,
-        ``"hellinger"``, which is linear in the square roots of pixels or features.
+    kernels : sequence of str or callables, default=("linear", "hellinger")
+        Kernels, see `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or features.
 
     cv : int, cross-validation generator or iterable, default=None
         As in `sklearn.model_selection.GridSearchCV`. None: five folds, or as many as the largest class has
@@ -194,7 +194,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         "code_weight": ["array-like", Interval(Real, 0, None, closed="left")],
         "alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
         "ridge_alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
-        "kernels": ["array-like", str, callable, None],
+        "kernels": ["array-like", str, callable],
         "cv": ["cv_object"],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "selection": [StrOptions({"log_loss", "accuracy", "one_se"})],
@@ -209,7 +209,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         code_weight: float | Sequence[float] = 2**-11,
         alpha: float | Sequence[float] = ALPHAS,
         ridge_alpha: float | Sequence[float] = RIDGE_ALPHAS,
-        kernels: Sequence[Any] | Any = None,
+        kernels: Sequence[Any] | Any = KERNELS,
         cv: Any = None,
         n_init: int = 1,
         selection: str = "log_loss",
@@ -268,7 +268,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
         base = LEDLClassifier(random_state=int(start_seed), **{name: getattr(self, name) for name in SHARED})
         X, y = self._checked_training(base, X, y)
-        candidates = self._candidates(X)
+        candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
@@ -312,21 +312,20 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         base._checked_labels(y)
         return X, y
 
-    def _candidates(self, X: Array) -> list[dict[str, Any]]:
+    def _candidates(self) -> list[dict[str, Any]]:
         """What is chosen from."""
-        kernels = default_kernels(X) if self.kernels is None else as_list(self.kernels)
-        if "precomputed" in kernels:
+        named = {name: as_list(getattr(self, name)) for name in GRIDS}
+        if "precomputed" in named["kernels"]:
             raise ValueError(
                 "kernels has 'precomputed', but a search has the samples themselves. Give functions of two "
                 "samples, or search with BatchedSearchCV(LEDLClassifier(kernel='precomputed'), ...)."
             )
-        named = {name: as_list(getattr(self, name)) for name in GRIDS}
-        for name, values in {"kernels": kernels, **named}.items():
+        for name, values in named.items():
             if not values:
                 raise ValueError(f"{name}={getattr(self, name)!r} leaves nothing to choose from. Give a value.")
-        rules, *weights, alphas, ridge_alphas = named.values()
+        *outer, alphas, ridge_alphas = named.values()
         found = []
-        for kernel, rule, label_weight, code_weight in product(kernels, rules, *weights):
+        for kernel, rule, label_weight, code_weight in product(*outer):
             common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
             if rule == "regularized":
                 middle = {"alpha": alphas[(len(alphas) - 1) // 2]}
@@ -519,11 +518,6 @@ def results(
         worst_last = -np.where(np.isnan(mean), -np.inf, mean)
         found[f"rank_test_{metric}"] = rankdata(worst_last, method="min").astype(np.int32)
     return found
-
-
-def default_kernels(X: Array) -> list[str]:
-    """Linear, and linear in the square roots of samples that have some."""
-    return ["linear", "hellinger"] if float(namespace(X).min(X)) >= 0 else ["linear"]
 
 
 def default_folds(y: Array, seed: int) -> list[tuple[Array, Array]]:

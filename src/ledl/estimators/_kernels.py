@@ -38,7 +38,7 @@ class PairwiseKernel(NamedTuple):
     def similarities(self, Y: Array) -> Array:
         Y = Y.astype(np.float64, copy=False)
         if self.kernel == "hellinger":
-            K = np.sqrt(_not_negative(Y)) @ np.sqrt(self.training).T
+            K = signed_roots(Y) @ signed_roots(self.training).T
         else:
             K = pairwise_kernels(Y, self.training, metric=self.kernel, **self.parameters)
         if not np.isfinite(K).all():
@@ -66,7 +66,7 @@ class PairwiseKernel(NamedTuple):
         if self.kernel == "rbf":
             return np.ones(len(Y))
         if self.kernel == "hellinger":
-            return _not_negative(Y).sum(axis=1)
+            return np.abs(Y).sum(axis=1)
         if self.kernel == "poly":
             gamma, degree, coef0 = (self.parameters[name] for name in ("gamma", "degree", "coef0"))
             gamma = 1 / Y.shape[1] if gamma is None else gamma
@@ -107,7 +107,6 @@ class KernelClassifier(DictionaryClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.positive_only = self.kernel == "hellinger"
         return tags
 
     @property
@@ -174,10 +173,6 @@ class KernelClassifier(DictionaryClassifier):
             )
 
 
-def _not_negative(X: Array) -> Array:
-    if np.min(X, initial=0) < 0:
-        raise ValueError(
-            f"kernel='hellinger' is the sum of sqrt(x_i y_i), but X has negative values, {X.min():g} for one. "
-            "Negative values in data passed to X: use another kernel, or clip them."
-        )
-    return X
+def signed_roots(X: Array) -> Array:
+    """Square roots of absolute values, with the signs of the values."""
+    return np.copysign(np.sqrt(np.abs(X)), X)

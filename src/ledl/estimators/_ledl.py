@@ -191,8 +191,9 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         :math:`\sqrt{k(x, x) k(y, y)}`.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is for histograms and
-        other samples without negative values. A callable takes two samples and gives a number. For
+        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is linear in the square
+        roots of histograms, pixels or features (of negative values the roots of their absolute values, with
+        their signs). A callable takes two samples and gives a number. For
         ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
         between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
 

@@ -81,8 +81,6 @@ def _check_kernel(kernel: PairwiseKernel) -> None:
     shapes(kernel, {"training": "n d", "inverse_norms": "n"})
     expect(kernel.training is not None and kernel.inverse_norms is not None, "its samples are missing")
     expect(kernel.training.dtype == np.float64, "samples of kernels are of type float64")
-    if name == "hellinger":
-        expect(kernel.training.min() >= 0, "samples of the kernel 'hellinger' are not negative")
 
 
 def _check_stream(stream: Stream) -> None:

@@ -148,8 +148,8 @@ def _try_steps(steps: list[Any], width: int) -> None:
         heavy = (
             isinstance(step, LassoCodes | OMPCodes) and len(getattr(step, "_atoms", ())) ** 2 * 8 > MAX_TRIAL
         )
-        # Zeros may have become what these kernels do not take; they were tried with samples of their own.
-        if not fitted or heavy or getattr(step, "kernel", None) in ("poly", "hellinger"):
+        # Zeros may have become what this kernel does not take; it was tried with samples of its own.
+        if not fitted or heavy or getattr(step, "kernel", None) == "poly":
             return
         with plain_output(step):
             if step is steps[-1] and hasattr(step, "predict"):

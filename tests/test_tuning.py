@@ -1,0 +1,399 @@
+"""`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.calibration import calibration_curve
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+import ledl
+from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
+from ledl.datasets import few_shot_splits
+from ledl.temperature import best_factor, log_losses, log_scores
+from ledl.tuning import choose, default_folds, verdict
+
+QUICK = {"max_iter": 20, "tol": 0, "random_state": 0}
+SMALL = {"alpha": [2**-4, 2**-7], "ridge_alpha": [2.0, 2**-5], **QUICK}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y, n_per_class=5))
+    return X[train], y[train], X[test], y[test]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return LEDLClassifierCV(**SMALL).fit(*digits[:2])
+
+
+# Scores as probabilities.
+
+
+def test_log_losses_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    F, labels = rng.normal(size=(40, 5)), rng.integers(5, size=40)
+    odds = np.exp(3.7 * F)
+    expected = log_loss(labels, odds / odds.sum(axis=1, keepdims=True), labels=range(5))
+    assert_allclose(log_losses(F, labels, 3.7).mean(), expected, rtol=1e-12)
+
+
+def test_best_factor_is_that_of_a_logistic_regression_with_one_coefficient():
+    # For two classes p depends on the difference of the scores alone: a regression without an intercept.
+    rng = np.random.default_rng(1)
+    difference = rng.normal(size=300)
+    labels = (rng.random(300) < 1 / (1 + np.exp(-2.5 * difference))).astype(int)
+    F = np.stack([-difference / 2, difference / 2], axis=1)
+    regression = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(difference[:, None], labels)
+    assert_allclose(best_factor(F, labels), regression.coef_[0, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_best_factor_follows_the_scale_of_scores(scale):
+    rng = np.random.default_rng(2)
+    F, labels = rng.normal(size=(50, 4)), rng.integers(4, size=50)
+    F[np.arange(50), labels] += 1
+    assert_allclose(best_factor(scale * F, labels) * scale, best_factor(F, labels), rtol=1e-4)
+
+
+def test_scores_that_are_all_equal_have_a_factor():
+    assert best_factor(np.zeros((3, 2)), np.array([0, 1, 1])) == 1.0
+
+
+def test_ratios_enter_with_their_logarithm_and_keep_their_order():
+    scores = -np.array([[0.5, 2.0, 8.0], [0.0, 1.0, 3.0]])
+    found = log_scores(scores, "regularized")
+    assert_allclose(found[0], -np.log([0.5, 2.0, 8.0]))
+    assert np.isfinite(found).all()
+    assert_array_equal(found.argsort(axis=1), scores.argsort(axis=1))
+    assert log_scores(scores, "residual") is scores
+
+
+# What is tried, and how it is judged.
+
+
+def test_candidates_are_judged_as_by_hand(digits, fitted):
+    X, y = digits[:2]
+    folds = default_folds(y, fold_seed(0))
+    assert fitted.n_splits_ == len(folds) == 5
+    for k in (0, 3, 5, 7):
+        params = fitted.cv_results_["params"][k]
+        F, labels, hits = [], [], []
+        for i, (train, test) in enumerate(folds):
+            model = LEDLClassifier(**params, max_iter=20, tol=0, random_state=start_seed(0))
+            scores = model.fit(X[train], y[train]).decision_function(X[test])
+            F.append(-np.log(-scores) if params["rule"] == "regularized" else scores)
+            labels.append(y[test])
+            hits.append(np.mean(model.classes_[scores.argmax(axis=1)] == y[test]))
+            assert_allclose(fitted.cv_results_[f"split{i}_test_accuracy"][k], hits[-1])
+        F, labels = np.concatenate(F), np.concatenate(labels)
+        grid = np.exp(np.linspace(-6, 9, 2000))
+        least = min(log_losses(F, labels, t).mean() for t in grid / np.std(F - F.mean(axis=1, keepdims=True)))
+        assert_allclose(-fitted.cv_results_["mean_test_neg_log_loss"][k], least, rtol=1e-3)
+
+
+def fold_seed(seed):
+    return int(np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=2)[0])
+
+
+def start_seed(seed):
+    return int(np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=2)[1])
+
+
+def test_the_best_is_fitted_on_all_samples(digits, fitted):
+    X, y, X_test, _ = digits
+    assert fitted.best_index_ == fitted.cv_results_["mean_test_neg_log_loss"].argmax()
+    assert fitted.best_params_ == fitted.cv_results_["params"][fitted.best_index_]
+    assert fitted.best_score_ == fitted.cv_results_["mean_test_neg_log_loss"].max()
+    alone = LEDLClassifier(**fitted.best_params_, max_iter=20, tol=0, random_state=start_seed(0)).fit(X, y)
+    assert_array_equal(fitted.decision_function(X_test), alone.decision_function(X_test))
+    assert_array_equal(fitted.predict(X_test), alone.predict(X_test))
+    assert_array_equal(fitted.transform(X_test), alone.transform(X_test))
+
+
+def test_candidates_are_all_combinations_that_matter(digits):
+    model = LEDLClassifierCV(label_weight=[1.0, 4.0], code_weight=0.0, rules=["joint", "regularized"], **SMALL)
+    model.fit(*digits[:2])
+    found = model.cv_results_["params"]
+    assert len(found) == 2 * (2 * 2 + 2 * 2)
+    assert all(("ridge_alpha" in one) == (one["rule"] == "regularized") for one in found)
+    assert {one["alpha"] for one in found if one["rule"] == "regularized"} == {2**-4}  # the middle one
+    assert np.isnan(model.cv_results_["param_ridge_alpha"]).sum() == 8
+    assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger"}
+
+
+def opposite(x, y):
+    return -(x @ y)  # no inner product: k(x, x) is negative
+
+
+def test_kernels_may_be_functions_and_may_fail(digits):
+    X, y = digits[:2]
+    model = LEDLClassifierCV(kernels=[np.inner, opposite], rules="classifier", alpha=2**-5, **QUICK)
+    with pytest.warns(FitFailedWarning, match="5 of 10 fits failed"):
+        model.fit(X, y)
+    assert model.best_params_["kernel"] is np.inner
+    assert_array_equal(np.isnan(model.cv_results_["mean_test_accuracy"]), [False, True])
+    assert_array_equal(model.cv_results_["rank_test_accuracy"], [1, 2])
+
+
+def test_a_grid_in_one_batch_and_kernel_by_kernel_give_the_same(digits):
+    both = LEDLClassifierCV(kernels=["linear", "rbf"], **SMALL).fit(*digits[:2])
+    alone = [LEDLClassifierCV(kernels=kernel, **SMALL).fit(*digits[:2]) for kernel in ("linear", "rbf")]
+    for name in ("mean_test_accuracy", "mean_test_neg_log_loss"):
+        expected = np.concatenate([one.cv_results_[name] for one in alone])
+        assert_allclose(both.cv_results_[name], expected, rtol=1e-9)
+
+
+# What is chosen.
+
+
+class Scored:
+    """A model of a fold, and its scores."""
+
+    def __init__(self, scores, rule="classifier"):
+        self.scores, self.model = np.asarray(scores, dtype=float), self
+        self.classes_, self.rule = np.arange(self.scores.shape[1]), rule
+
+
+def judged(scores, labels):
+    fold = type("Fold", (), {"y_test": np.asarray(labels)})
+    return verdict([Scored(scores)], [fold])
+
+
+def test_log_loss_tells_candidates_of_one_accuracy_apart():
+    labels = np.array([0, 1, 0, 1])
+    sure = judged([[3, 0], [0, 3], [2, 0], [1, 0]], labels)
+    doubtful = judged([[0.1, 0], [0, 3], [2, 0], [3, 0]], labels)
+    assert sure.hits.mean() == doubtful.hits.mean() == 0.75
+    assert choose([doubtful, sure], "log_loss") == 1
+    assert choose([doubtful, sure], "accuracy") == 0  # a tie: the first
+
+
+def test_one_standard_error_takes_the_first_that_is_not_clearly_worse():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(2, size=100)
+    truth = np.where(np.arange(2) == labels[:, None], 1.0, 0.0)
+    best = truth + 0.6 * rng.normal(size=(100, 2))
+    near = best + 0.02 * rng.normal(size=(100, 2))
+    verdicts = [judged(scores, labels) for scores in (rng.normal(size=(100, 2)), near, best)]
+    losses = [one.losses.mean() for one in verdicts]
+    verdicts = verdicts if losses[2] < losses[1] else [verdicts[0], verdicts[2], verdicts[1]]
+    assert choose(verdicts, "log_loss") == 2
+    assert choose(verdicts, "one_se") == 1
+
+
+def test_a_candidate_that_failed_is_never_chosen():
+    labels = np.array([0, 1, 0, 1])
+    failed = verdict([None], [type("Fold", (), {"y_test": labels})])
+    bad = judged([[0, 1], [1, 0], [0, 1], [1, 0]], labels)
+    for selection in ("log_loss", "accuracy", "one_se"):
+        assert choose([failed, bad], selection) == 1
+
+
+def test_selection_by_accuracy_is_that_of_the_largest(digits):
+    model = LEDLClassifierCV(selection="accuracy", **SMALL).fit(*digits[:2])
+    assert model.best_index_ == model.cv_results_["mean_test_accuracy"].argmax()
+    assert model.best_score_ == model.cv_results_["mean_test_accuracy"].max()
+
+
+# Folds.
+
+
+@pytest.mark.parametrize("counts", [(5, 5, 5), (2, 3, 9), (1, 4, 1), (40, 2, 1)])
+def test_folds_leave_out_every_sample_once_but_only_ones(counts):
+    y = np.repeat(np.arange(len(counts)), counts)
+    folds = default_folds(y, 0)
+    assert len(folds) == min(5, max(counts))
+    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+    assert_array_equal(tested, np.where(np.array(counts)[y] > 1, 1, 0))
+    sizes = [len(test) for _, test in folds]
+    assert max(sizes) - min(sizes) <= 1
+    for train, test in folds:
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
+        assert set(y[train]) == set(y)
+        shares = [np.bincount(y[own], minlength=len(counts)) for own in (test,)]
+        assert (np.abs(shares[0] - np.array(counts) / len(folds)) <= 1).all()
+
+
+def test_many_samples_need_fewer_folds():
+    y = np.repeat(np.arange(102), 5)
+    assert [len(test) for _, test in default_folds(y, 0)] == [102, 102]
+    assert len(default_folds(np.repeat(np.arange(38), 5), 0)) == 5
+
+
+def test_classes_of_one_sample_each_cannot_choose(digits):
+    X, y = digits[:2]
+    _, first = np.unique(y, return_index=True)
+    with pytest.raises(ValueError, match=r"Every class has one sample only.*take LEDLClassifier"):
+        LEDLClassifierCV(**SMALL).fit(X[first], y[first])
+
+
+def test_a_class_of_one_sample_is_learnt(digits):
+    X, y = digits[:2]
+    rows = np.concatenate([np.flatnonzero(y != 3), np.flatnonzero(y == 3)[:1]])
+    model = LEDLClassifierCV(**SMALL).fit(X[rows], y[rows])
+    assert_array_equal(model.classes_, np.arange(10))
+    assert model.predict(X[rows[-1:]]) == 3
+
+
+def test_folds_may_be_given(digits):
+    X, y = digits[:2]
+    number = LEDLClassifierCV(cv=3, **SMALL).fit(X, y)
+    listed = LEDLClassifierCV(cv=list(StratifiedKFold(3).split(X, y)), **SMALL).fit(X, y)
+    assert number.n_splits_ == 3
+    assert_array_equal(
+        number.cv_results_["mean_test_neg_log_loss"], listed.cv_results_["mean_test_neg_log_loss"]
+    )
+
+
+def test_folds_must_know_all_classes(digits):
+    X, y = digits[:2]
+    _, first = np.unique(y, return_index=True)
+    rows = np.concatenate([np.flatnonzero(y != 9), first[-1:]])
+    with pytest.raises(ValueError, match=r"leaves out all samples of the class 9.*cv=None never does"):
+        LEDLClassifierCV(cv=LeaveOneOut(), **SMALL).fit(X[rows], y[rows])
+    with pytest.raises(ValueError, match="cv has no folds"):
+        LEDLClassifierCV(cv=[], **SMALL).fit(X, y)
+
+
+# Probabilities.
+
+
+def test_probabilities_go_with_labels_and_are_calibrated(digits, fitted):
+    _, _, X_test, y_test = digits
+    found = fitted.predict_proba(X_test)
+    assert_allclose(found.sum(axis=1), 1)
+    assert_array_equal(fitted.classes_[found.argmax(axis=1)], fitted.predict(X_test))
+    assert_allclose(np.exp(fitted.predict_log_proba(X_test)), found, atol=1e-12)
+    # Where it is sure of 80 %, it is right in about 80 %: within 15 points, with 5 samples a class.
+    right = fitted.predict(X_test) == y_test
+    shares, sure = calibration_curve(right, found.max(axis=1), n_bins=5)
+    many = np.histogram(found.max(axis=1), bins=np.linspace(0, 1, 6))[0]
+    assert np.abs(shares - sure)[many[many > 0] > 100].max() < 0.15
+
+
+def test_two_classes_have_two_probabilities(digits):
+    X, y = digits[:2]
+    two = y < 2
+    model = LEDLClassifierCV(**SMALL).fit(X[two], y[two])
+    found = model.predict_proba(X)
+    assert found.shape == (len(X), 2)
+    assert model.decision_function(X).shape == (len(X),)
+    assert_array_equal(found[:, 1] > 0.5, model.decision_function(X) > 0)
+
+
+def test_float32_stays_float32(digits):
+    X, y = digits[0].astype(np.float32), digits[1]
+    model = LEDLClassifierCV(**SMALL).fit(X, y)
+    assert model.predict_proba(X).dtype == model.decision_function(X).dtype == np.float32
+
+
+# Beside other things.
+
+
+def test_in_a_pipeline_and_in_cross_validation(digits):
+    X, y, X_test, y_test = digits
+    model = make_pipeline(MinMaxScaler(), LEDLClassifierCV(**SMALL))
+    assert model.fit(X, y).score(X_test, y_test) > 0.75
+    assert cross_val_score(model, X, y, cv=2).mean() > 0.5
+
+
+def test_names_of_features_are_checked(digits):
+    pd = pytest.importorskip("pandas")
+    X, y = digits[:2]
+    frame = pd.DataFrame(X, columns=[f"pixel{i}" for i in range(X.shape[1])])
+    model = LEDLClassifierCV(**SMALL).fit(frame, y)
+    assert_array_equal(model.feature_names_in_, frame.columns)
+    assert_array_equal(model.predict(frame), LEDLClassifierCV(**SMALL).fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"pixel0": "other"}))
+    names = model.set_output(transform="pandas").transform(frame).columns
+    assert names[0] == "ledlclassifiercv0"
+
+
+def test_a_seed_gives_one_model_and_others_others(digits):
+    X, y, X_test, _ = digits
+    parameters = {**SMALL, "kernels": "linear"}
+    again = [LEDLClassifierCV(**parameters).fit(X, y).decision_function(X_test) for _ in range(2)]
+    assert_array_equal(*again)
+    other = LEDLClassifierCV(**{**parameters, "random_state": 1}).fit(X, y)
+    assert (other.decision_function(X_test) != again[0]).any()
+
+
+def test_a_file_keeps_all_of_it(digits, fitted, tmp_path):
+    ledl.save(fitted, tmp_path / "m.ledl")
+    loaded = ledl.load(tmp_path / "m.ledl")
+    X_test = digits[2]
+    assert_array_equal(loaded.predict_proba(X_test), fitted.predict_proba(X_test))
+    assert loaded.best_params_ == fitted.best_params_
+    assert loaded.get_params() == fitted.get_params()
+    assert set(loaded.cv_results_) == set(fitted.cv_results_)
+    assert_array_equal(
+        loaded.cv_results_["mean_test_neg_log_loss"], fitted.cv_results_["mean_test_neg_log_loss"]
+    )
+
+
+def test_explanations_are_those_of_the_model_that_was_chosen(digits, fitted):
+    x = digits[2][0]
+    found, expected = explain(fitted, x), explain(fitted.best_estimator_, x)
+    assert found.predicted == fitted.predict(x[None])[0]
+    assert_array_equal(found.contributions, expected.contributions)
+    assert_allclose(
+        found.base + found.contributions.sum(axis=0), fitted.decision_function(x[None])[0], rtol=1e-9
+    )
+
+
+def test_what_it_chose_can_reject(digits):
+    X, y, X_test, _ = digits
+    model = RejectingClassifier(LEDLClassifierCV(rules="classifier", alpha=2**-5, **QUICK), reject=0.2, cv=2)
+    assert set(model.fit(X, y).predict(X_test)) <= {-1, *range(10)}
+
+
+def test_dask_arrays_are_predicted_lazily(digits, fitted):
+    da = pytest.importorskip("dask.array")
+    X_test = digits[2][:50]
+    lazy = da.from_array(X_test, chunks=(20, -1))
+    assert_allclose(fitted.predict_proba(lazy).compute(), fitted.predict_proba(X_test), rtol=1e-9)
+    assert_array_equal(fitted.predict(lazy).compute(), fitted.predict(X_test))
+    with pytest.raises(TypeError, match=r"X is a Dask array.*X.compute\(\)"):
+        LEDLClassifierCV(**SMALL).fit(lazy, digits[3][:50])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"rules": []}, r"rules=\[\] leaves nothing"),
+        ({"kernels": ["precomputed"]}, "kernels has 'precomputed'.*BatchedSearchCV"),
+        ({"rules": ["best"]}, "'rule' parameter"),
+        ({"alpha": [-1.0]}, "'alpha' parameter"),
+        ({"selection": "luck"}, "'selection' parameter"),
+        ({"n_init": 0}, "'n_init' parameter"),
+    ],
+)
+def test_bad_parameters_are_refused(digits, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LEDLClassifierCV(**{**SMALL, **parameters}).fit(*digits[:2])
+
+
+def test_only_the_choice_must_converge(digits):
+    with pytest.warns(ConvergenceWarning, match="LEDLClassifier did not converge") as caught:
+        LEDLClassifierCV(alpha=2**-6, rules="classifier", max_iter=3, tol=1e-12, random_state=0).fit(
+            *digits[:2]
+        )
+    assert len(caught) == 1
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(digits):
+    X, y, X_test, _ = digits
+    model = LEDLClassifierCV(**SMALL).fit(X, y)
+    before = model.predict(X_test)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 0, X, np.nan), y)
+    assert_array_equal(model.predict(X_test), before)
