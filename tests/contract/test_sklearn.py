@@ -25,6 +25,7 @@ ESTIMATORS = [
     LEDLClassifier(rule="residual"),
     LEDLClassifier(rule="regularized"),
     LEDLClassifier(rule="joint"),
+    LEDLClassifier(n_init=2),
     SRCClassifier(),
     SRCClassifier(kernel="rbf"),
 ]
