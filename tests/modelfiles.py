@@ -45,6 +45,7 @@ MODELS = {
     "ledl-regularized": LEDLClassifier(rule="regularized", ridge_alpha=0.1, n_components=6, **QUICK),
     "ledl-rbf": LEDLClassifier(kernel="rbf", n_components=6, **QUICK),
     "ledl-precomputed": LEDLClassifier(kernel="precomputed", normalize=False, n_components=6, **QUICK),
+    "ledl-starts": LEDLClassifier(n_init=2, keep_codes=True, n_components=6, **QUICK),
     "src": SRCClassifier(),
     "src-hellinger": SRCClassifier(kernel="hellinger"),
     "src-precomputed": SRCClassifier(kernel="precomputed", normalize=False),

@@ -470,8 +470,9 @@ def encode(
     results, coded, present = zip(*parts, strict=True)
     if not any(coded) and any(present):
         reason = "they have nothing in common with the atoms"
-        if isinstance(coder, LassoCoder | BatchedLassoCoder):
-            reason = f"alpha={coder.alpha} is too large for samples of this size"
+        alpha = getattr(coder, "alpha", None)  # the lasso's
+        if alpha is not None:
+            reason = f"alpha={alpha} is too large for samples of this size"
         kernel = ", or lower the kernel's gamma" if isinstance(space, KernelSpace) else ""
         warnings.warn(
             f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: {reason}. "

@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, indexable
 from ledl.arrays import Array, as_array, is_dask, is_torch, namespace, to_host
 from ledl.estimators import LEDLClassifier
 from ledl.estimators._base import DictionaryClassifier, accuracy, fit_context
+from ledl.estimators._starts import n_starts_of
 from ledl.lazy import check_rows, map_rows
 from ledl.objective import class_residuals
 from ledl.tuning import LEDLClassifierCV
@@ -371,7 +372,7 @@ def judge(estimator: Any, X: Array) -> Judged:
     members = [np.flatnonzero(owners == j) for j in range(c)]
     belongs = (owners[:, None] == np.arange(c)).astype(np.float64)
 
-    rule = model._rule_for_many()
+    rule, n_starts = model._rule_for_many(), n_starts_of(model)
 
     def finish(codes: Array, X: Array, sq_norms: Array) -> Array:
         xp = namespace(codes)
@@ -379,7 +380,8 @@ def judge(estimator: Any, X: Array) -> Judged:
         total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
         share = largest / xp.where(total > 0, total, xp.ones_like(total))
         concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
-        nearest = xp.min(class_residuals(codes, X, sq_norms, model._atoms, members), axis=1)
+        # What the atoms make of the sample is the mean over starts: the sum over all atoms, divided.
+        nearest = xp.min(class_residuals(codes / n_starts, X, sq_norms, model._atoms, members), axis=1)
         # A sample of zeros is as far from every class as can be.
         residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
         scores = as_array(rule(codes, X, sq_norms), codes, xp.float64)

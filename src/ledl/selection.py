@@ -25,6 +25,7 @@ from ledl.coders import BatchedLassoCoder, RidgeCoder
 from ledl.coding import Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.estimators._base import LassoCodes, with_components
+from ledl.estimators._starts import n_starts_of, starts_of
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
 from ledl.solvers.ledl import Atoms, solve
@@ -337,11 +338,17 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
 
 
 class Fit(NamedTuple):
-    """What a batched solve gives for one of its problems."""
+    """What a batched solve gives for one fit, of several starts what they are together."""
 
     atoms: Atoms
     n_iter: int
     status: Status
+
+    @classmethod
+    def of(cls, M: Array, n_classes: int, n_iter: Array, status: Array) -> Fit:
+        """Of one problem for each start, with atoms (n_starts, K, q)."""
+        worst = next(kind for kind in (Status.NON_FINITE, Status.MAX_ITER, Status.CONVERGED) if kind in status)
+        return cls(Atoms(M[0] if len(M) == 1 else M, n_classes), int(n_iter.max()), worst)
 
 
 def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
@@ -365,8 +372,8 @@ def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     late = 0
     for same in grouped(jobs, lambda job: trainings[job[0]][job[1]].shape):
         first = trainings[same[0][0]][same[0][1]]
-        n, (K, q) = len(first.labels), first.start.M.shape
-        size = (n + K) * max(K, q)
+        n, (K, q) = len(first.labels), first.start.M.shape[-2:]
+        size = len(first.starts) * (n + K) * max(K, q)
         for batch, (fits, wrong) in in_batches(train, task, same, first.coordinates, size, models[0].n_jobs):
             errors += wrong
             for (k, i), fit in zip(batch, fits, strict=True):
@@ -432,7 +439,10 @@ def train(models: list[LEDLClassifier], problems: list[Any]) -> tuple[list[Fit |
 
 
 def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> list[Fit | None]:
-    """Algorithm 3 on many problems of one shape, each with its weights."""
+    """Algorithm 3 on many problems of one shape, each with its weights: those of each start of each model."""
+    n_starts = len(trainings[0].starts)
+    models = [model for model in models for _ in range(n_starts)]
+    trainings = [one for training in trainings for one in training.starts]
     stack = namespace(trainings[0].coordinates).stack
     X, M = stack([t.coordinates for t in trainings]), stack([t.start.M for t in trainings])
     weights: dict[str, Any] = {
@@ -448,8 +458,9 @@ def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> list[Fit 
             **weights,
             **models[0]._schedule,
         )
-    atoms = (run.state._replace(M=M) for M in run.state.M)
-    return [Fit(*one) for one in zip(atoms, map(int, run.n_iter), run.status, strict=True)]
+    fits = (slice(i, i + n_starts) for i in range(0, len(models), n_starts))
+    c = run.state.n_classes
+    return [Fit.of(run.state.M[fit], c, run.n_iter[fit], run.status[fit]) for fit in fits]
 
 
 def judge_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
@@ -576,10 +587,13 @@ def codes_one_by_one(models: list[Any], views: list[View], errors: list[str]) ->
 
 
 def batched_codes(models: list[Any], views: list[View], errors: list[str]) -> tuple[list[Array | None], int]:
-    """Lasso codes over atoms of one shape at once, which no setting forbids.
+    """Lasso codes over atoms of one shape at once, which no setting forbids; of each start by itself.
 
     Folds are filled up with zero samples: no work.
     """
+    n_starts = n_starts_of(models[0])
+    models = [one for model in models for one in starts_of(model)]
+    views = [view for view in views for _ in range(n_starts)]
     xp, like = namespace(views[0].X), views[0].X
     n, r = max(len(view.X) for view in views), like.shape[1]
     X = xp.zeros((len(views), n, r), dtype=like.dtype, device=like.device)
@@ -591,7 +605,10 @@ def batched_codes(models: list[Any], views: list[View], errors: list[str]) -> tu
     coder = BatchedLassoCoder(D, alpha=alpha, tol=reachable(models[0].transform_tol, like))
     codes, _, _, converged = coder(X, sq_norms)
     codes = xp.astype(codes, like.dtype, copy=False)
-    return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))
+    found: list[Array | None] = [codes[j, : len(view.X)] for j, view in enumerate(views)]
+    if n_starts > 1:
+        found = [xp.concat(found[i : i + n_starts], axis=-1) for i in range(0, len(found), n_starts)]
+    return found, int(np.count_nonzero(~converged))
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:

@@ -283,7 +283,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         verdicts = [verdict(row, folds) for row in judged]
         index = choose(verdicts, self.selection)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index]).fit(X, y)
+        best = clone(base).set_params(**candidates[index], n_init=self.n_init).fit(X, y)
         self.refit_time_ = time.perf_counter() - started
         self.cv_results_ = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
         metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"

@@ -37,6 +37,7 @@ CLASSIFIERS = {
     "ledl-residual": LEDLClassifier(max_iter=5, tol=0, rule="residual"),
     "ledl-regularized": LEDLClassifier(max_iter=5, tol=0, rule="regularized"),
     "ledl-joint": LEDLClassifier(max_iter=5, tol=0, rule="joint"),
+    "ledl-starts": LEDLClassifier(max_iter=5, tol=0, n_init=2),
     "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(),
     "src-hellinger": SRCClassifier(kernel="hellinger"),

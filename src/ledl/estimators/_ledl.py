@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import closing, nullcontext
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import joblib
 import numpy as np
+import scipy.linalg
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -32,10 +34,8 @@ from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     SINGLE_THREAD_ATOMS,
-    ChosenScores,
     CodeScores,
     IterativeFit,
-    LassoCodes,
     ResidualScores,
     check_memory,
     check_not_zero,
@@ -48,6 +48,7 @@ from ledl.estimators._base import (
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.estimators._rules import JointScores, RidgeScores
+from ledl.estimators._starts import SeveralStarts, check_starts, mean_over_starts, starts_of
 from ledl.estimators._stored import StoredRows, beside_tasks, open_dask, open_file, with_known_rows
 from ledl.estimators._stream import StreamFit, check_precision
 from ledl.lazy import check_rows
@@ -85,12 +86,18 @@ class Training(NamedTuple):
     labels: Array  # (n,)
     classes: Array
     atom_labels: Array  # (K,)
-    start: Atoms
+    start: Atoms  # (K, q), or (n_init, K, q) of several starts
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Samples, their coordinates, atoms and their columns: what problems of one batch must agree in."""
+        """Samples, their coordinates, starts, atoms and their columns: what is the same throughout a batch."""
         return (*self.coordinates.shape, *self.start.M.shape)
+
+    @property
+    def starts(self) -> list[Training]:
+        """The same with one start each."""
+        M = self.start.M
+        return [self] if M.ndim == 2 else [self._replace(start=self.start._replace(M=one)) for one in M]
 
     @property
     def code_scale(self) -> Array:
@@ -104,17 +111,23 @@ class Training(NamedTuple):
         if device is None:
             return InMemoryBlocks(X, labels, batch_size, threads), self.start
         start = self.start._replace(M=place(self.start.M, device))
-        (n, r), (K, q) = X.shape, start.M.shape
+        (n, r), (*several, K, q) = X.shape, start.M.shape
+        n_starts = math.prod(several)
         free = free_memory(start.M) // start.M.itemsize
         at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
         block = min(n, batch_size or DEVICE_BLOCK)
-        if is_torch(X) and n * 2 * K + block * at_work + 4 * K * (K + q) < free:
+        if is_torch(X) and n_starts * (n * 2 * K + block * at_work + 4 * K * (K + q)) < free:
             return InMemoryBlocks(X, place(labels, device), block), start
+        if several:
+            raise ValueError(
+                f"n_init={n_starts} starts of {K} atoms, with the codes of {n} samples, need more memory "
+                f"than device={device!r} has. Lower n_init or n_components, or set device=None."
+            )
         size = min(block, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
         return StreamedBlocks(to_host(X), labels, size, device), start
 
 
-class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, StreamFit):
+class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -185,6 +198,11 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         kernel), or at given arrays of shapes (K, n_features), or (K, n_samples) with a kernel, (K, n_classes)
         and (K, K).
 
+    n_init : int, default=1
+        Number of starts, all learnt from side by side. Each codes new samples over its own K atoms, and scores
+        of classes are the mean of theirs: a little more accurate, at so many times the work. Not for `init`
+        with arrays, `checkpoint`, `partial_fit`, or samples that are not all in memory.
+
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after. The default weights are for samples of norm 1: without it,
         scale samples yourself or choose other weights. With a kernel it is k(x, y) that is divided by
@@ -244,7 +262,8 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the atoms to start from. An int gives the same model every time.
+        Draws the atoms to start from. An int gives the same model every time; the first of `n_init` starts is
+        the one that ``n_init=1`` has.
 
     Attributes
     ----------
@@ -252,7 +271,8 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         The labels.
 
     components_ : ndarray of shape (K, n_features)
-        The dictionary B. Only without a kernel.
+        The dictionary B. Only without a kernel. This and all below that have K atoms have n_init * K with
+        several starts: those of the first, those of the second, and so on.
 
     dual_components_ : ndarray of shape (K, n_samples)
         The dictionary as coefficients over the training samples (with `normalize` over the normalised ones).
@@ -262,21 +282,24 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         The classifier W.
 
     code_components_ : ndarray of shape (K, K)
-        The label-consistency transform A. It is kept as a K x n_classes matrix and expanded on demand.
+        The label-consistency transform A. It is kept as a K x n_classes matrix and expanded on demand; with
+        several starts theirs are the blocks of its diagonal.
 
     atom_classes_ : ndarray of shape (K,)
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done; after `partial_fit`, batches seen.
+        Iterations done, of several starts by the one that took most; after `partial_fit`, batches seen.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them. This and the next two are not there after `partial_fit`.
+        What ended them; ``"tol"`` only if it ended all starts. This and the next two are not there after
+        `partial_fit`.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
         ``penalty``, ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``;
         and ``objective``, the sum above at the sparse codes, every tenth iteration and at the end (else NaN).
+        Of several starts the mean; one that has ended before the others counts with its last values.
 
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
@@ -340,6 +363,7 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"class", "random"}), tuple, list],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
@@ -369,6 +393,7 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         max_iter: int = 100,
         tol: float = 1e-3,
         init: str | tuple[Array, Array, Array] = "class",
+        n_init: int = 1,
         normalize: bool = True,
         kernel: Kernel = "linear",
         gamma: float | str | None = "scale",
@@ -398,6 +423,7 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         self.max_iter = max_iter
         self.tol = tol
         self.init = init
+        self.n_init = n_init
         self.normalize = normalize
         self.kernel = kernel
         self.gamma = gamma
@@ -458,7 +484,7 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
             )
             if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
                 checkpoint.remove()  # there is no going on from there
-            codes = {"training_codes_": np.array(to_host(blocks.codes()))} if self.keep_codes else {}
+            codes = {"training_codes_": side_by_side(to_host(blocks.codes()))} if self.keep_codes else {}
             X_kept = training.coordinates
             samples = {} if isinstance(X_kept, StoredRows) else kept_samples(X_kept, training.labels)
             self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
@@ -492,16 +518,18 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         y = np.asarray(y) if is_dask(y) else y
         X = self._known_rows(X) if is_dask(X) else X
         is_stored = device is None and self._trains_where_they_are(X)
+        check_starts(self.n_init, self.init, self.checkpoint, is_stored)
         find = self._stored_samples if is_stored else self._training_data
         samples, labels, classes = find(X, y)
         n, c = len(labels), len(classes)
         default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
         atom_labels = self._share_out_atoms(labels, default)
         K = len(atom_labels)
-        n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))
-        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
+        n_bytes = samples.dtype.itemsize * self.n_init * K * (3 * K + (0 if is_stored else 6 * n))
+        several = f", n_init={self.n_init} times," if self.n_init > 1 else ""
+        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms{several}", "Use fewer atoms.")
         space, coordinates = (IdentitySubspace(), samples) if is_stored else self._find_space(samples)
-        start = self._start(coordinates, labels, space, atom_labels)
+        start = self._starts(coordinates, labels, space, atom_labels)
         return Training(space, coordinates, labels, classes, atom_labels, start)
 
     def _trains_where_they_are(self, X: Array) -> bool:
@@ -543,7 +571,8 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
     def code_components_(self) -> Array:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
-        return expand_code_transform(self._code_atoms, self._atom_labels)
+        starts = [expand_code_transform(one._code_atoms, one._atom_labels) for one in starts_of(self)]
+        return starts[0] if len(starts) == 1 else scipy.linalg.block_diag(*starts)
 
     @property
     def _alpha(self) -> float:
@@ -556,8 +585,18 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
         tags.classifier_tags.poor_score = self.rule != "joint"
         return tags
 
-    def _start(self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array) -> Atoms:
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+    def _starts(self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array) -> Atoms:
+        """One start, or several below each other."""
+        random_state = check_random_state(self.random_state)
+        seeds = [random_state.randint(np.iinfo(np.int32).max) for _ in range(self.n_init)]
+        starts = [self._start(coordinates, labels, space, atom_labels, seed) for seed in seeds]
+        if self.n_init == 1:
+            return starts[0]
+        return starts[0]._replace(M=namespace(starts[0].M).stack([start.M for start in starts]))
+
+    def _start(
+        self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array, seed: int
+    ) -> Atoms:
         rng = np.random.default_rng(seed)
         if not isinstance(self.init, str):
             width = len(space.basis) if isinstance(space, KernelSpace) else self.n_features_in_
@@ -588,15 +627,25 @@ class LEDLClassifier(IterativeFit, ChosenScores, LassoCodes, KernelClassifier, S
 
     def _state(self, training: Training, atoms: Atoms) -> dict[str, Any]:
         """All that `predict` and `transform` need of that."""
-        B, A, W = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.A, atoms.W))
-        state = self._atom_state(training.space, B, training.atom_labels, training.classes)
-        return {**state, "_code_atoms": A, "label_components_": W, "_n_samples": len(training.labels)}
+        n_starts = math.prod(atoms.M.shape[:-2])
+        parts = (to_host(part) for part in (atoms.B, atoms.A, atoms.W))
+        B, A, W = (np.ascontiguousarray(part.reshape(-1, part.shape[-1])) for part in parts)
+        state = self._atom_state(training.space, B, np.tile(training.atom_labels, n_starts), training.classes)
+        learnt = {"_code_atoms": A, "label_components_": W, "_n_starts": n_starts}
+        return {**state, **learnt, "_n_samples": len(training.labels)}
 
     def _outcome(self, run: Iterations) -> dict[str, Any]:
+        run = mean_over_starts(run)
         outcome = super()._outcome(run)
         if not run.history["nonzero_share"][-1]:
             warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
         return outcome
+
+
+def side_by_side(codes: Array) -> Array:
+    """A copy of codes, of several starts those of a sample in one row: (..., n, K) -> (n, ... * K)."""
+    n = codes.shape[-2]
+    return np.array(np.moveaxis(codes, -2, 0).reshape(n, -1))
 
 
 def samples_to_start_at(X: Array | StoredRows, labels: Array) -> list[Array]:

@@ -20,6 +20,7 @@ from ledl.estimators._base import (
     unharmed,
     warn_of_zero_codes,
 )
+from ledl.estimators._starts import n_starts_of
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep
 from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
@@ -40,6 +41,7 @@ class StreamFit(DictionaryClassifier):
     dual_step_decay: float
     dual_step_min: float
     init: Any
+    n_init: int
     kernel: Any
     keep_codes: bool
     checkpoint: Any
@@ -168,6 +170,11 @@ class StreamFit(DictionaryClassifier):
             raise ValueError(
                 f"checkpoint={self.checkpoint!r} is for fit; what partial_fit has learnt is in the model, and "
                 "ledl.save keeps it. Set checkpoint=None."
+            )
+        if max(self.n_init, n_starts_of(self)) > 1:
+            raise ValueError(
+                f"n_init={self.n_init}, and the model has the atoms of {n_starts_of(self)} start(s), but "
+                "partial_fit learns from one. Use a clone of the model with n_init=1, or fit."
             )
         if is_new and not (isinstance(self.init, str) and self.init == "class"):
             raise ValueError(

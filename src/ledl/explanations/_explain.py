@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
 from ledl.estimators._base import DictionaryClassifier, SamplesAreAtoms
+from ledl.estimators._starts import n_starts_of
 from ledl.files import write_atomically
 from ledl.rejection import RejectingClassifier, atom_owners, judge, our_parts
 from ledl.subspace import KernelSpace
@@ -84,6 +85,10 @@ class Explanation:
     atom_neighbors : ndarray of shape (K, n_neighbors)
         The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
 
+    n_starts : int
+        Models whose mean the classifier is (`n_init` of `LEDLClassifier`). Each has its own of the K atoms and
+        codes the sample over them; contributions and reconstruction are those of the mean.
+
     Examples
     --------
     >>> from ledl import SRCClassifier, explain
@@ -115,6 +120,7 @@ class Explanation:
     similarities: Array
     neighbor_classes: Array
     atom_neighbors: Array
+    n_starts: int = 1
 
     @property
     def ranking(self) -> Array:
@@ -291,6 +297,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     near, cosines, labels, atom_neighbors = neighbourhood(host, used, z, sq_norm, n_neighbors)
     is_kernel = isinstance(host._space, KernelSpace)
     scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if host._scales else 1.0
+    n_starts = n_starts_of(host)
     p_value, rejected = doubt(parts.rejecter, concentration, residual)
     return Explanation(
         predicted=host.classes_[scores.argmax()],
@@ -304,7 +311,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         atoms_are_samples=isinstance(host, SamplesAreAtoms),
         atoms=None if is_kernel else host.components_,
         sample=features[0],
-        reconstruction=None if is_kernel else host._space.expand(code @ host._atoms) * scale,
+        reconstruction=None if is_kernel else host._space.expand(code @ host._atoms / n_starts) * scale,
         concentration=float(concentration),
         residual=float(residual),
         p_value=p_value,
@@ -313,6 +320,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         similarities=cosines,
         neighbor_classes=host.classes_[labels],
         atom_neighbors=atom_neighbors,
+        n_starts=n_starts,
     )
 
 

@@ -285,7 +285,12 @@ def _how_to_read(account: Account) -> str:
     )
     how = by_residuals if account.by_residuals else by_codes
     how = by_both if account.explanation.rule == "joint" else how
-    lines = [mixing, how] if len(account.used) else []
+    n_starts = account.explanation.n_starts
+    averaging = (
+        f"The model is the mean of {n_starts}, each with its own part of the atoms: each mixes by itself, and "
+        f"what an atom adds is divided by {n_starts}."
+    )
+    lines = [mixing, how, *([averaging] if n_starts > 1 else [])] if len(account.used) else []
     lines += [
         "Scores are not probabilities. Compare them within this page.",
         "The numbers are the model's own arithmetic, not a guess at it. They tell why it gave this answer, not "

@@ -22,6 +22,7 @@ from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
 from ledl.estimators._lcksvd import DKSVDClassifier
 from ledl.estimators._ledl import LEDLClassifier
+from ledl.estimators._starts import n_starts_of
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence._shapes import (
     NEEDED,
@@ -162,7 +163,7 @@ def _check_dictionary(model: Any) -> None:
         needed |= set() if isinstance(model, ResidualScores | CRCClassifier) else {"label_components_"}
     if isinstance(model, CRCClassifier):
         needed.add("_ridge")
-    if isinstance(model, LEDLClassifier) and model.rule == "joint":
+    if isinstance(model, LEDLClassifier) and (model.rule == "joint" or n_starts_of(model) != 1):
         needed.add("_code_atoms")
     _check_there(model, needed)
     space: Any = model._space
@@ -201,6 +202,7 @@ def _check_goes_on(model: Any, sizes: dict[str, int]) -> None:
     expect(isinstance(model, LEDLClassifier) and isinstance(stream, Stream), "there is no stream to go on with")
     expect(isinstance(model._space, IdentitySubspace), "a stream has no subspace")
     expect(hasattr(model, "_code_atoms"), "it has no _code_atoms")
+    expect(n_starts_of(model) == 1, "a stream has one start")
     expect(stream.G.shape == (K, K) and stream.P.shape == (K, d + 2 * c), "the stream is of other atoms")
     expect(stream.class_weights.shape == (c,), "the stream is of other classes")
 
@@ -210,6 +212,7 @@ def _check_labels(model: Any, c: int) -> None:
     labels = model._atom_labels
     expect(c >= 2, "there are fewer than two classes")
     _check_indices(labels, c, "atoms are of no class")
+    _check_starts(model)
     if not isinstance(model, DKSVDClassifier):  # which may start at all samples
         expect(len(np.unique(labels)) == c, "some classes have no atoms")
     if hasattr(model, "_samples") or hasattr(model, "_sample_labels"):
@@ -220,6 +223,15 @@ def _check_labels(model: Any, c: int) -> None:
         # Of the same type, so that the comparison needs no more memory than the file had.
         expect(model.atom_classes_.dtype == model.classes_.dtype, "classes of atoms are of another type")
         expect(np.array_equal(model.atom_classes_, model.classes_[labels]), "classes of atoms differ")
+
+
+def _check_starts(model: Any) -> None:
+    """Whether atoms can be shared out among starts, each with the same classes in the same order."""
+    n, labels = n_starts_of(model), model._atom_labels
+    expect(type(n) is int and n > 0, "_n_starts is a number of starts")
+    expect(n == 1 or isinstance(model, LEDLClassifier), "only LEDL has several starts")
+    expect(len(labels) % n == 0, f"{len(labels)} atoms are not those of {n} starts")
+    expect(bool((labels.reshape(n, -1) == labels[: len(labels) // n]).all()), "starts differ in their classes")
 
 
 def _check_indices(labels: Array, c: int, message: str) -> None:

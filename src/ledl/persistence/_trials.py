@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from ledl.arrays import Array
 from ledl.estimators._base import Dictionary, DictionaryClassifier, LassoCodes, OMPCodes, check_memory
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
+from ledl.estimators._starts import n_starts_of
 from ledl.features import PixelFeatures, ResNetFeatures
 from ledl.persistence._shapes import SHAPES, check_floats, expect
 from ledl.rejection import RejectingClassifier
@@ -34,7 +35,7 @@ def plain_output(model: Any) -> Iterator[None]:
 
 def try_dictionary(model: Any) -> None:
     """Code samples, and classify them; a dictionary too large for a trial is only refused if it is hopeless."""
-    n_bytes = 8 * len(model._atoms) ** 2 if isinstance(model, LassoCodes | OMPCodes) else 0
+    n_bytes = gram_bytes(model)
     if n_bytes > MAX_TRIAL:
         check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
         return
@@ -44,6 +45,14 @@ def try_dictionary(model: Any) -> None:
             _try_classifier(model, X)
         else:
             expect(bool(np.isfinite(model.transform(X)).all()), "its codes are not finite")
+
+
+def gram_bytes(model: Any) -> int:
+    """Of the Gram matrices that a fitted dictionary needs to code samples, one for each of its starts."""
+    if not isinstance(model, LassoCodes | OMPCodes):
+        return 0
+    n_atoms = len(getattr(model, "_atoms", ()))
+    return 8 * n_atoms**2 // n_starts_of(model)
 
 
 def own_samples(model: Any) -> Array:
@@ -145,9 +154,7 @@ def _try_steps(steps: list[Any], width: int) -> None:
     X = np.zeros((1, width))
     for step in steps:
         fitted = len(vars(step)) > len(step.get_params(deep=False))
-        heavy = (
-            isinstance(step, LassoCodes | OMPCodes) and len(getattr(step, "_atoms", ())) ** 2 * 8 > MAX_TRIAL
-        )
+        heavy = gram_bytes(step) > MAX_TRIAL
         # Zeros may have become what this kernel does not take; it was tried with samples of its own.
         if not fitted or heavy or getattr(step, "kernel", None) == "poly":
             return
