@@ -20,6 +20,7 @@ from ledl import (
     DKSVDClassifier,
     LCKSVDClassifier,
     LEDLClassifier,
+    LEDLClassifierCV,
     RejectingClassifier,
     SRCClassifier,
 )
@@ -46,6 +47,7 @@ MODELS = {
     "ledl-rbf": LEDLClassifier(kernel="rbf", n_components=6, **QUICK),
     "ledl-precomputed": LEDLClassifier(kernel="precomputed", normalize=False, n_components=6, **QUICK),
     "ledl-starts": LEDLClassifier(n_init=2, keep_codes=True, n_components=6, **QUICK),
+    "ledl-cv": LEDLClassifierCV(alpha=[0.1, 0.01], ridge_alpha=0.1, n_components=6, cv=2, **QUICK),
     "src": SRCClassifier(),
     "src-hellinger": SRCClassifier(kernel="hellinger"),
     "src-precomputed": SRCClassifier(kernel="precomputed", normalize=False),

@@ -57,6 +57,8 @@ SHARED = (
     "device",
     "n_jobs",
 )
+# Those of them that may be set after a fit, and act at once.
+AT_ONCE = ("transform_tol", "device", "n_jobs")
 
 
 class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -114,7 +116,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         When training stops.
 
     transform_tol : float, default=1e-6
-        How exact codes of new samples are.
+        How exact codes of new samples are. This and the next two may be set after a fit, and act at once.
 
     device : str, default=None
         Where all of it runs, see `LEDLClassifier`; on ``"cuda"`` all candidates and folds are solved side by
@@ -156,6 +158,9 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    n_iter_ : int
+        Iterations of the last fit.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -309,6 +314,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         else:
             kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2}
             X, y = validate_data(self, X, y, **kinds)
+            X = np.asarray(X)  # in memory: of a file, too
         base._checked_labels(y)
         return X, y
 
@@ -346,10 +352,10 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         -------
         labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
         """
-        return self.best_estimator_.predict(self._checked(X))
+        return self._chosen().predict(self._checked(X))
 
     def decision_function(self, X: Array) -> Array:
-        """Scores of the classes.
+        """Scores of the classes: those of `best_estimator_`, of the rule ``"regularized"`` their logarithms.
 
         Parameters
         ----------
@@ -359,9 +365,14 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Returns
         -------
         scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
-            For two classes, (n_samples,), the score of the second less that of the first.
+            Differences, times `temperature_`, are log odds. For two classes, (n_samples,), the score of the
+            second less that of the first.
         """
-        return self.best_estimator_.decision_function(self._checked(X))
+        model, X, c = self._chosen(), self._checked(X), len(self.classes_)
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).decision_function, X, floats_of(X), None if c == 2 else c)
+        scores = log_scores(model._scores(X), model.rule)
+        return scores[:, 1] - scores[:, 0] if c == 2 else scores
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
@@ -376,14 +387,11 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         probabilities : ndarray, or tensor for a tensor, of shape (n_samples, n_classes)
             The largest is that of the label that `predict` gives.
         """
-        X = self._checked(X)
+        model, X = self._chosen(), self._checked(X)
         if is_dask(X):
-            model = copy(self)
-            model.best_estimator_ = self.best_estimator_._for_chunks(X)
-            return map_rows(model.predict_proba, X, floats_of(X), len(self.classes_))
-        scores = self.best_estimator_._scores(X)
-        xp = namespace(scores)
-        exponents = self.temperature_ * log_scores(scores, self.best_estimator_.rule)
+            return map_rows(self._for_chunks(X).predict_proba, X, floats_of(X), len(self.classes_))
+        exponents = self.temperature_ * log_scores(model._scores(X), model.rule)
+        xp = namespace(exponents)
         odds = xp.exp(exponents - xp.max(exponents, axis=1, keepdims=True))
         return odds / xp.sum(odds, axis=1, keepdims=True)
 
@@ -415,7 +423,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         -------
         codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
         """
-        return self.best_estimator_.transform(self._checked(X))
+        return self._chosen().transform(self._checked(X))
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """Accuracy on labelled samples.
@@ -436,9 +444,23 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """
         return accuracy(self, X, y, sample_weight)
 
+    def _chosen(self) -> LEDLClassifier:
+        """The model that was chosen, where and as exactly as parameters say now."""
+        check_is_fitted(self)
+        self._validate_params()  # some may have been set since
+        model: LEDLClassifier = copy(self.best_estimator_)
+        for name in AT_ONCE:
+            setattr(model, name, getattr(self, name))
+        return model
+
+    def _for_chunks(self, X: Array) -> LEDLClassifierCV:
+        """What is to score chunks of a Dask array, as it is now."""
+        model = copy(self)
+        model.best_estimator_ = self.best_estimator_._for_chunks(X)
+        return model
+
     def _checked(self, X: Array) -> Array:
         """New samples as the model takes them, which has no names of features."""
-        check_is_fitted(self)
         if is_torch(X):
             return X
         if is_dask(X):
@@ -451,6 +473,12 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     @property
     def _n_features_out(self) -> int:
         return int(self.best_estimator_._n_features_out)
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the last fit."""
+        check_is_fitted(self)
+        return int(self.best_estimator_.n_iter_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

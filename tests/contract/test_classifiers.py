@@ -18,6 +18,7 @@ from ledl import (
     DKSVDClassifier,
     LCKSVDClassifier,
     LEDLClassifier,
+    LEDLClassifierCV,
     SRCClassifier,
 )
 from ledl.datasets import few_shot_splits
@@ -38,6 +39,7 @@ CLASSIFIERS = {
     "ledl-regularized": LEDLClassifier(max_iter=5, tol=0, rule="regularized"),
     "ledl-joint": LEDLClassifier(max_iter=5, tol=0, rule="joint"),
     "ledl-starts": LEDLClassifier(max_iter=5, tol=0, n_init=2),
+    "ledl-cv": LEDLClassifierCV(max_iter=5, tol=0, alpha=[2**-4, 2**-7], ridge_alpha=2**-3),
     "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(),
     "src-hellinger": SRCClassifier(kernel="hellinger"),
@@ -67,12 +69,10 @@ def test_parameters_are_keyword_only_with_defaults(classifier):
 def test_it_learns(classifier, digits):
     X, y, new, truth = digits
     assert classifier.fit(X, y).score(new, truth) > 0.6
-    atoms = getattr(classifier, "components_", None)
-    atoms = classifier.dual_components_ if atoms is None else atoms
-    assert atoms.shape == (
-        classifier.transform(new).shape[1],
-        50 if hasattr(classifier, "dual_components_") else 64,
-    )
+    model = getattr(classifier, "best_estimator_", classifier)
+    is_kernel = hasattr(model, "dual_components_")
+    atoms = model.dual_components_ if is_kernel else model.components_
+    assert atoms.shape == (classifier.transform(new).shape[1], 50 if is_kernel else 64)
 
 
 def test_same_seed_same_scores(classifier, digits):

@@ -10,6 +10,7 @@ from ledl import (
     DKSVDClassifier,
     LCKSVDClassifier,
     LEDLClassifier,
+    LEDLClassifierCV,
     SRCClassifier,
 )
 
@@ -25,6 +26,7 @@ ESTIMATORS = [
     LEDLClassifier(rule="residual"),
     LEDLClassifier(rule="regularized"),
     LEDLClassifier(rule="joint"),
+    LEDLClassifierCV(alpha=[2**-4, 2**-7], ridge_alpha=[2**-1, 2**-5]),
     SRCClassifier(),
     SRCClassifier(kernel="rbf"),
 ]
