@@ -384,7 +384,7 @@ def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatc
     trained = fit_folder(folder / "known", size=8, tell=told.append)
     assert isinstance(trained.model[0], PixelFeatures)  # the network's mean colours tell nothing of digits
     assert trained.record.chosen_features
-    assert "too high, since features were chosen" in trained.record.accuracy_text
+    assert "too high, since settings and features were chosen" in trained.record.accuracy_text
     assert "resnet50_pool5.onnx" in told[-1]
     trained = fit_folder(folder / "known", size=8, per_class=1)
     assert not trained.record.chosen_features

@@ -127,7 +127,7 @@ def explain_image(
     if not isinstance(found.parts.classifier, DictionaryClassifier):
         raise ValueError(
             f"The method of this model, {facts(found)['method']}, has no atoms to explain by. Train with "
-            "--method ledl, src, crc, csdl, dksvd or lcksvd."
+            "--method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
         )
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
@@ -188,8 +188,8 @@ def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
     rejecter = found.parts.rejecter
     if rejecter is None:
         raise ValueError(
-            "The model cannot tell what is unlike every class: that takes a method with atoms (ledl, src, crc, "
-            "csdl, dksvd or lcksvd) and two images of each class. Train again, or leave --reject out."
+            "The model cannot tell what is unlike every class: that takes a method with atoms (ledl-cv, ledl, "
+            "src, crc, csdl, dksvd or lcksvd) and two images of each class. Train again, or leave --reject out."
         )
     least = 1 / (len(rejecter.evidence_) + 1)
     if 0 < reject < least:

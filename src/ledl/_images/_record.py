@@ -45,7 +45,7 @@ class Record:
         if self.cv_accuracy is None:
             return "not known: a class has one image only" if self.labels else "not known"
         error = standard_error(self.cv_accuracy, len(self.labels))
-        chosen = ["settings"] * (self.select == "cv") + ["features"] * self.chosen_features
+        chosen = ["settings"] * bool(self.settings) + ["features"] * self.chosen_features
         optimistic = f"; a little too high, since {' and '.join(chosen)} were chosen on the same images"
         return (
             f"{100 * self.cv_accuracy:.1f} % ± {100 * error:.1f} in {self.cv_folds}-fold cross-validation"
@@ -57,7 +57,8 @@ class Record:
         """The settings, if they were chosen."""
         if not self.settings:
             return "default settings"
-        told = ", ".join(f"{name.split('__')[-1]}={value:.4g}" for name, value in self.settings.items())
+        values = {name: v if isinstance(v, str) else f"{v:.4g}" for name, v in self.settings.items()}
+        told = ", ".join(f"{name.split('__')[-1]}={value}" for name, value in values.items())
         return f"{told} (by cross-validation)"
 
     def as_info(self) -> dict[str, Any]:
@@ -96,12 +97,13 @@ def _is_record(found: Record) -> bool:
     texts = [found.made, found.method, found.select, *found.files, *found.sha256, *found.labels]
     texts += [text for pair in found.skipped for text in pair] + list(found.settings)
     n = len(found.labels)
-    numbers = [found.seed, found.cv_folds, *found.settings.values()]
+    numbers: list[Any] = [found.seed, found.cv_folds]
     numbers += [value for value in (found.per_class, found.cv_accuracy) if value is not None]
     pictures = found.thumbnails or []
     return (
         all(isinstance(text, str) for text in texts)
         and all(isinstance(value, Real) for value in numbers)
+        and all(isinstance(value, Real | str) for value in found.settings.values())
         and all(len(pair) == 2 for pair in found.skipped)
         and len(found.files) == len(found.sha256) == n
         and (found.cv_accuracy is None or (0 <= found.cv_accuracy <= 1 and n > 0))

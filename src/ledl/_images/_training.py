@@ -48,7 +48,7 @@ def fit_folder(
     features: str = "auto",
     preprocessing: str | None = None,
     size: int | None = None,
-    method: str = "ledl",
+    method: str = "ledl-cv",
     select: str = "defaults",
     per_class: int | None = None,
     seed: int = 0,
@@ -122,20 +122,25 @@ def make_candidate(
     n_folds = int(min(N_FOLDS, np.unique(y, return_counts=True)[1].min()))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images are what we are for
-        settings = choose(method, X, y, n_folds, seed) if select == "cv" else {}
-        classifier, found = fit_classifier(METHODS[method].make(settings, seed), X, y, n_folds)
+        settled = METHODS[method].chooses_for
+        chooses = select == "cv" or (settled and len(np.unique(y)) < len(y))
+        settings = choose(method, X, y, n_folds, seed) if chooses else {}
+        classifier, found = fit_classifier(METHODS[settled or method].make(settings, seed), X, y, n_folds)
     accuracy = None if found is None else float(np.mean(found == y))
     return Candidate(extractor, classifier, settings, accuracy, n_folds, kept.tolist(), skipped)
 
 
 def choose(method: str, X: Array, y: Array, n_folds: int, seed: int) -> dict[str, Any]:
     """Settings by cross-validation in the training samples."""
+    model = METHODS[method].make(seed=seed)
+    if METHODS[method].chooses_for and len(np.unique(y)) < len(y):
+        return dict(model.fit(X, y).best_params_)
     if n_folds < 2:
         raise ValueError(
             "--select cv needs two images of each class at least: one to learn from, one to judge by. Add "
             "images, or leave --select out."
         )
-    model, grid = METHODS[method].make(seed=seed), dict(METHODS[method].grid)
+    grid = dict(METHODS[method].grid)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     search = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
     with warnings.catch_warnings():

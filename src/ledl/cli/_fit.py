@@ -65,11 +65,12 @@ def fit(
         str,
         typer.Option(
             metavar="NAME",
-            help=f"What classifies: {', '.join(NAMES)}.",
+            help=f"What classifies: {', '.join(NAMES)}. [b]ledl-cv[/b] is LEDL with kernel, rule and weights "
+            "chosen by cross-validation in the training images.",
             callback=known_method,
             autocompletion=lambda: NAMES,
         ),
-    ] = "ledl",
+    ] = "ledl-cv",
     per_class: Annotated[
         int | None,
         typer.Option(min=1, help="Train on so many random images of each class. Without: on all.", metavar="N"),
@@ -79,7 +80,7 @@ def fit(
         Select,
         typer.Option(
             help="[b]defaults[/b]: the settings of the estimators. [b]cv[/b]: settings are chosen by "
-            "cross-validation in the training images."
+            "cross-validation in the training images, as ledl-cv always does."
         ),
     ] = Select.defaults,
     labels: Annotated[
