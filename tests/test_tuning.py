@@ -153,6 +153,30 @@ def test_a_grid_in_one_batch_and_kernel_by_kernel_give_the_same(digits):
         assert_allclose(both.cv_results_[name], expected, rtol=1e-9)
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    torch = pytest.importorskip("torch")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return request.param
+
+
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_where_it_runs_does_not_matter(device, n_init, digits):
+    X, y, X_test, _ = digits
+    here, there = (LEDLClassifierCV(**SMALL, n_init=n_init, device=where).fit(X, y) for where in (None, device))
+    assert there.best_params_ == here.best_params_
+    for name in ("mean_test_accuracy", "mean_test_neg_log_loss"):
+        assert_allclose(there.cv_results_[name], here.cv_results_[name], atol=1e-4)
+    assert_allclose(there.predict_proba(X_test), here.predict_proba(X_test), atol=1e-3)
+    torch = pytest.importorskip("torch")
+    tensor = torch.as_tensor(X_test, device=device)
+    found = LEDLClassifierCV(**SMALL, n_init=n_init).fit(torch.as_tensor(X, device=device), y)
+    assert found.best_params_ == here.best_params_
+    assert found.predict_proba(tensor).device.type == device
+    assert_allclose(found.predict_proba(tensor).cpu().numpy(), here.predict_proba(X_test), atol=1e-3)
+
+
 # What is chosen.
 
 
