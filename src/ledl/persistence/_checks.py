@@ -160,7 +160,9 @@ def _check_dictionary(model: Any) -> None:
     needed = {"_space", "_scales", "_atoms", "n_features_in_"}
     if isinstance(model, DictionaryClassifier):
         needed |= {"classes_", "_atom_labels"}
-        needed |= set() if isinstance(model, ResidualScores | CRCClassifier) else {"label_components_"}
+        # What tells the class of an atom, which predictions do without, but explanations and rejection do not.
+        by_residuals = isinstance(model, ResidualScores | CRCClassifier)
+        needed.add("atom_classes_" if by_residuals else "label_components_")
     if isinstance(model, CRCClassifier):
         needed.add("_ridge")
     if isinstance(model, LEDLClassifier) and (model.rule == "joint" or n_starts_of(model) != 1):
