@@ -146,7 +146,7 @@ def selection(n_splits, jobs):
     for key, by_split in found.items():
         if key != DEFAULT:
             differences = by_split - found[DEFAULT]
-            print_row(*key, f"{differences.mean():+.2f}", p_value(differences))
+            print_row(*key, signed(differences, 2), p_value(differences))
 
 
 # Ablation.
@@ -209,11 +209,11 @@ def ablation(n_splits, jobs):
     def by_split(name, one):
         return np.array([found[name, seed, repr(one)] for seed in range(n_splits[name])])
 
-    print_row("changed", *names, "all")
+    print_row("changed", *names, "all splits")
     print_row(*["---"] * (len(names) + 2))
     for title, base in [("reference, accuracy, %", REFERENCE), ('kernel="linear", accuracy, %', LINEAR)]:
-        means = [by_split(name, base).mean() for name in names]
-        print_row(title, *(f"{mean:.1f}" for mean in means), f"{np.mean(means):.1f}")
+        parts = [by_split(name, base) for name in names]
+        print_row(title, *(f"{part.mean():.1f}" for part in [*parts, np.concatenate(parts)]))
     for title, change, base in CHANGES:
         tried = [name for name in names if change.get("rule") != "joint" or name in FEW_CLASSES]
         differences = {name: by_split(name, {**base, **change}) - by_split(name, base) for name in tried}
@@ -223,7 +223,12 @@ def ablation(n_splits, jobs):
 
 def with_p(differences):
     """The mean difference, and in brackets p."""
-    return f"{np.mean(differences):+.1f} ({p_value(differences)})" if len(differences) else ""
+    return f"{signed(differences, 1)} ({p_value(differences)})" if len(differences) else ""
+
+
+def signed(differences, digits):
+    """The mean; what rounds to zero has no minus."""
+    return f"{round(float(np.mean(differences)), digits) + 0.0:+.{digits}f}"
 
 
 def p_value(differences):
