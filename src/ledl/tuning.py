@@ -67,8 +67,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     For each candidate the training samples are scored by models that have not seen them. Scores f become
     probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best, and the candidate
     with the smallest mean of :math:`-\log p` of the true labels is fitted on all samples. With few samples that
-    is a far better judge than their accuracy: 50 samples have 51 accuracies, most of which are ties
-    (docs/accuracy.md).
+    tells more than their accuracy, of which 50 samples have 51 values (docs/accuracy.md has figures).
 
     Parameters
     ----------
