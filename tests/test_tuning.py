@@ -37,11 +37,13 @@ def fitted(digits):
 # Scores as probabilities.
 
 
-def test_log_losses_are_those_of_scikit_learn():
+def test_log_losses_are_those_of_scikit_learn_with_smoothed_labels():
     rng = np.random.default_rng(0)
     F, labels = rng.normal(size=(40, 5)), rng.integers(5, size=40)
     odds = np.exp(3.7 * F)
-    expected = log_loss(labels, odds / odds.sum(axis=1, keepdims=True), labels=range(5))
+    p = odds / odds.sum(axis=1, keepdims=True)
+    of_all = np.mean([log_loss(np.full(40, j), p, labels=range(5)) for j in range(5)])
+    expected = 41 / 42 * log_loss(labels, p, labels=range(5)) + 1 / 42 * of_all
     assert_allclose(log_losses(F, labels, 3.7).mean(), expected, rtol=1e-12)
 
 
@@ -51,8 +53,31 @@ def test_best_factor_is_that_of_a_logistic_regression_with_one_coefficient():
     difference = rng.normal(size=300)
     labels = (rng.random(300) < 1 / (1 + np.exp(-2.5 * difference))).astype(int)
     F = np.stack([-difference / 2, difference / 2], axis=1)
-    regression = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(difference[:, None], labels)
+    rest = 1 / 302  # a share of each sample that counts for both classes
+    both, weights = np.concatenate([labels, 1 - labels]), np.repeat([1 - rest / 2, rest / 2], 300)
+    regression = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10)
+    regression.fit(np.concatenate([difference, difference])[:, None], both, weights)
     assert_allclose(best_factor(F, labels), regression.coef_[0, 0], rtol=1e-4)
+
+
+def test_samples_without_a_mistake_do_not_make_it_sure():
+    labels = np.repeat([0, 1], 5)
+    F = np.where(np.arange(2) == labels[:, None], 1.0, 0.0)
+    odds = np.exp(best_factor(F, labels))
+    assert_allclose(odds / (1 + odds), (1 + 10 + 0.5) / (2 + 10), rtol=1e-4)  # (1 - e) + e / 2, e = 1 / 12
+    wider = np.where(F > 0, 2.0, 0.0) + np.random.default_rng(0).normal(scale=0.5, size=F.shape)
+    assert (
+        log_losses(F, labels, best_factor(F, labels)).mean()
+        < log_losses(wider, labels, best_factor(wider, labels)).mean()
+    )
+
+
+def test_two_classes_that_are_never_confused_in_training_have_sensible_probabilities(digits):
+    X, y, X_test, y_test = digits
+    for pair in ((3, 8), (1, 7)):
+        train, test = np.isin(y, pair), np.isin(y_test, pair)
+        model = LEDLClassifierCV(**SMALL).fit(X[train], y[train])
+        assert log_loss(y_test[test], model.predict_proba(X_test[test])) < 0.4  # a coin has 0.69
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
@@ -72,6 +97,7 @@ def test_ratios_enter_with_their_logarithm_and_keep_their_order():
     found = log_scores(scores, "regularized")
     assert_allclose(found[0], -np.log([0.5, 2.0, 8.0]))
     assert np.isfinite(found).all()
+    assert_array_equal(log_scores(np.zeros((2, 3)), "regularized"), np.zeros((2, 3)))  # of samples of zeros
     assert_array_equal(found.argsort(axis=1), scores.argsort(axis=1))
     assert log_scores(scores, "residual") is scores
 
@@ -298,11 +324,11 @@ def test_probabilities_go_with_labels_and_are_calibrated(digits, fitted):
     assert_allclose(found.sum(axis=1), 1)
     assert_array_equal(fitted.classes_[found.argmax(axis=1)], fitted.predict(X_test))
     assert_allclose(np.exp(fitted.predict_log_proba(X_test)), found, atol=1e-12)
-    # Where it is sure of 80 %, it is right in about 80 %: within 15 points, with 5 samples a class.
+    # Where it is sure of 80 %, it is right in about 80 %: within 20 points, with 5 samples a class.
     right = fitted.predict(X_test) == y_test
     shares, sure = calibration_curve(right, found.max(axis=1), n_bins=5)
     many = np.histogram(found.max(axis=1), bins=np.linspace(0, 1, 6))[0]
-    assert np.abs(shares - sure)[many[many > 0] > 100].max() < 0.15
+    assert np.abs(shares - sure)[many[many > 0] > 100].max() < 0.2
 
 
 def test_two_classes_have_two_probabilities(digits):

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
-from sklearn.utils import indexable
+from sklearn.utils import check_random_state, indexable
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length
 
@@ -106,7 +106,8 @@ class BatchedSearchCV(GridSearchCV):
     param_grid : dict or list of dicts
         Names of parameters with lists of values. Those that are batched are `alpha`, `label_weight`,
         `code_weight`, `rho`, `transform_alpha`, `rule` and `ridge_alpha` of LEDL (the last three need no fits
-        of their own), `alpha` of SRC, `alpha` and `rule` of CRC; others may be searched too, one batch for each
+        of their own), and, where shapes agree, its kernels with their parameters, `n_components` and
+        `normalize`; `alpha` of SRC, `alpha` and `rule` of CRC. Others may be searched too, one batch for each
         of their values.
 
     scoring : str or callable, default=None
@@ -403,8 +404,12 @@ def prepare(models: list[Any], folds: list[Fold], errors: list[str]) -> tuple[Ta
     def seen(k: int) -> tuple[Any, ...]:
         return tuple(plain(getattr(models[k], name)) for name in OF_THE_SAMPLES)
 
+    # Starts are drawn once for each fold.
+    seeds = check_random_state(None).randint(np.iinfo(np.int32).max, size=len(folds)).tolist()
     for same in grouped(range(len(models)), seen):
         checked = [clone(models[same[0]]) for _ in folds]
+        for model, seed in zip(checked, seeds, strict=True):
+            model.random_state = seed if model.random_state is None else model.random_state
         found = [
             attempt(partial(model._prepare, fold.X, fold.y), errors)
             for model, fold in zip(checked, folds, strict=True)

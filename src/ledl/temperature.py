@@ -1,6 +1,12 @@
 """Scores as probabilities: p_j proportional to exp(t f_j), with one temperature t for all samples.
 
 (The temperature is 1/t where the term comes from; here it is the factor itself that is kept.)
+
+Few samples are often told apart without a mistake, and then no t is large enough: probabilities would be 0 and
+1. So labels are smoothed as in Platt's scaling: of n samples each counts as one of its own class with the
+weight (n + 1) / (n + 2), and as one of any class with the rest,
+
+    loss = -(1 - e) log p_y - e mean_j log p_j,    e = 1 / (n + 2).
 """
 
 from __future__ import annotations
@@ -20,26 +26,27 @@ def log_scores(scores: Array, rule: str) -> Array:
 
     Those of the rule "regularized" are negative ratios of a residual and a norm, of which the logarithm is
     taken: odds are to depend on how many times larger the ratio of another class is. A ratio of zero, a perfect
-    fit, counts as the smallest positive number.
+    fit, counts as the smallest positive number; a sample of zeros, all of whose scores are zero, keeps them.
     """
     if rule != "regularized":
         return scores
     xp = namespace(scores)
-    return -xp.log(xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None))
+    ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
+    tells = xp.any(scores != 0, axis=1, keepdims=True)
+    return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
 
 
 def log_losses(F: Array, labels: Array, factor: float) -> Array:
-    """-log p of the true labels 0, ..., c - 1 of samples with the exponents F, (n, c)."""
+    """Losses of samples with the exponents F, (n, c), and the labels 0, ..., c - 1, which are smoothed."""
     scaled = factor * np.asarray(F, dtype=np.float64)
-    losses: Array = logsumexp(scaled, axis=1) - np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
+    rest = 1 / (len(F) + 2)
+    own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
+    losses: Array = logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
     return losses
 
 
 def best_factor(F: Array, labels: Array) -> float:
-    """The t with the smallest mean loss, which is convex in t; at most e^8 over the spread of the scores.
-
-    There is no smallest where all labels have the largest scores.
-    """
+    """The t with the smallest mean loss, which is convex in t."""
     spread = float(np.sqrt(np.mean((F - F.mean(axis=1, keepdims=True)) ** 2)))
     if not spread > 0:
         return 1.0

@@ -31,7 +31,8 @@ from ledl.lazy import check_rows, floats_of, map_rows
 from ledl.selection import Fold, judge, split
 from ledl.temperature import best_factor, log_losses, log_scores
 
-# Folds of cross-validation, or as many of them as leave out so many samples in all.
+# Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
+# in all, which is as many as the choice needs. It bounds the cost where classes are many.
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
@@ -66,7 +67,8 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
     For each candidate the training samples are scored by models that have not seen them. Scores f become
     probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best, and the candidate
-    with the smallest mean of :math:`-\log p` of the true labels is fitted on all samples. With few samples that
+    with the smallest mean of :math:`-\log p` of the true labels (smoothed as in Platt's scaling: with few
+    samples there may be no mistake to learn t from) is fitted on all samples. With few samples that
     tells more than their accuracy, of which 50 samples have 51 values (docs/accuracy.md has figures).
 
     Parameters
@@ -136,13 +138,14 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Its settings.
 
     best_score_ : float
-        Its mean log loss, times -1, in cross-validation; with ``selection="accuracy"`` its accuracy.
+        Its mean log loss, times -1, in cross-validation; with ``selection="accuracy"`` its accuracy. It is the
+        best of many on the same samples: expect less of new ones.
 
     best_index_ : int
         Its place in `cv_results_`.
 
     temperature_ : float
-        The factor t of its scores in `predict_proba`.
+        The factor t of its scores in `predict_proba`, found with one start whatever `n_init` is.
 
     cv_results_ : dict of arrays
         As in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
@@ -174,7 +177,8 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
     Notes
     -----
-    The ratio that decides by the rule ``"regularized"`` enters probabilities with its logarithm.
+    The ratio that decides by the rule ``"regularized"`` enters probabilities with its logarithm. `ledl.explain`
+    tells what the scores of `best_estimator_` are made of, which are the ratios themselves.
 
     Examples
     --------
@@ -276,6 +280,11 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
+        if self.cv is None and groups is not None:
+            raise ValueError(
+                "groups are for a cv that wants them, but cv=None shares out the samples of each class. Set "
+                "cv=sklearn.model_selection.StratifiedGroupKFold(), for one, or leave groups out."
+            )
         cv = default_folds(y, int(fold_seed)) if self.cv is None else self.cv
         folds = checked_folds(split(base, X, y, cv, groups), np.unique(y))
         started = time.perf_counter()
@@ -333,7 +342,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         for kernel, rule, label_weight, code_weight in product(*outer):
             common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
             if rule == "regularized":
-                middle = {"alpha": alphas[(len(alphas) - 1) // 2]}
+                middle = {"alpha": sorted(alphas, reverse=True)[(len(alphas) - 1) // 2]}
                 found += [{**common, **middle, "ridge_alpha": value} for value in ridge_alphas]
             else:
                 found += [{**common, "alpha": value} for value in alphas]
@@ -576,7 +585,10 @@ def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
     """The folds, whose models all know all classes."""
     found = list(folds)
     if not found:
-        raise ValueError("cv has no folds, so there is nothing to choose by. Give a number of 2 or more.")
+        raise ValueError(
+            "cv has no folds, so there is nothing to choose by. Give a number of 2 or more; an iterator is "
+            "used up by one fit, a list is not."
+        )
     for i, fold in enumerate(found):
         missing = np.setdiff1d(classes, fold.y)
         if missing.size:

@@ -68,7 +68,8 @@ def reproduce(
         Select,
         typer.Option(
             help="[b]cv[/b]: every method's settings are chosen by cross-validation in the training samples, "
-            "the same budget for all. [b]wide[/b]: the same, with many more settings for LEDL, SRC and CRC, "
+            "the same budget for all but ledl-cv, which has more candidates. [b]wide[/b]: the same, with many "
+            "more settings for LEDL, SRC and CRC, "
             "which a GPU makes cheap. [b]defaults[/b]: the defaults of the estimators."
         ),
     ] = Select.cv,

@@ -200,7 +200,8 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
 
     n_init : int, default=1
         Number of starts, all learnt from side by side. Each codes new samples over its own K atoms, and scores
-        of classes are the mean of theirs: a little more accurate, at so many times the work. Not for `init`
+        of classes are the mean of theirs, which evens out their luck, at so many times the work (what it gains:
+        docs/accuracy.md). Not for `init`
         with arrays, `checkpoint`, `partial_fit`, or samples that are not all in memory.
 
     normalize : bool, default=True

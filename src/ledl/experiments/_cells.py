@@ -23,12 +23,7 @@ from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._methods import METHODS, Settings
 from ledl.experiments._store import environment
 from ledl.selection import BATCHED, BatchedSearchCV
-from ledl.tuning import LEDLClassifierCV
-
-# Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
-# in all, which is as many as the choice needs. It bounds the cost where classes are many.
-N_FOLDS = 5
-HELD_OUT_SAMPLES = 200
+from ledl.tuning import HELD_OUT_SAMPLES, N_FOLDS, LEDLClassifierCV
 
 # Labels at a looser duality gap are compared with those at the default on so many test samples.
 COMPARED_SAMPLES = 200
@@ -74,7 +69,7 @@ class Cell:
             "data": dataset_digest(self.dataset),
             "method": self.method,
             "parameters": method.make(seed=self.seed).get_params(),
-            "settings": settings if settings is not None else choice,
+            "settings": choice if settings is None or method.chooses_for else settings,
             "n_per_class": self.n_per_class,
             "seed": self.seed,
         }

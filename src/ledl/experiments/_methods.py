@@ -177,7 +177,13 @@ _ALL = [
         },
         column="LEDL",
     ),
-    Method("ledl-cv", "LEDL, all chosen", [("ledl.tuning:LEDLClassifierCV", {})], chooses_for="ledl"),
+    Method(
+        "ledl-cv",
+        "LEDL, all chosen",
+        [("ledl.tuning:LEDLClassifierCV", {})],
+        isotropic=False,
+        chooses_for="ledl",
+    ),
     Method("ledl-paper", "LEDL, paper's weights", _ours("LEDLClassifier"), column="LEDL", fixed=PAPER_WEIGHTS),
     Method(
         "logistic",

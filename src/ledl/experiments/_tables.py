@@ -98,7 +98,7 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
     for dataset in plan.datasets:
         paper = PAPER_TABLE.get(dataset, {}) if plan.n_per_class == PAPER_N_PER_CLASS else {}
         found = {m: a for m in plan.methods if (a := accuracies(results, dataset, m)) is not None}
-        ranked = {m: a for m, a in found.items() if METHODS[m].fixed is None}
+        ranked = {m: a for m, a in found.items() if _is_ranked(plan, m)}
         ranks = dict(zip(ranked, map(float, rankdata([-a.mean() for a in ranked.values()])), strict=True))
         marks = _marks(ranked)
         for method, values in found.items():
@@ -121,6 +121,14 @@ def summarise(plan: Plan, results: Results) -> list[Row]:
                 )
             )
     return rows
+
+
+def _is_ranked(plan: Plan, method: str) -> bool:
+    """Whether its settings were found by the rules of the others: not those of the paper, and among methods at
+    their defaults not one that chooses.
+    """
+    chooses = plan.select == "defaults" and METHODS[method].chooses_for
+    return METHODS[method].fixed is None and not chooses
 
 
 def _marks(found: Mapping[str, Array]) -> dict[str, str]:
@@ -197,6 +205,9 @@ def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
         parts.append("In parentheses the paper's figure.")
     if len(plan.datasets) > 1:
         parts.append("Mean and mean rank are over the datasets, of the methods that have all of them.")
+    for title in [METHODS[m].title for m in plan.methods if METHODS[m].chooses_for]:
+        how = "is reported, not ranked or marked" if plan.select == "defaults" else "has more candidates"
+        parts.append(f"{title}, chooses kernel, rule and weights by itself in any case, and {how}.")
     if any(METHODS[row.method].fixed is not None for row in rows):
         parts.append(
             "The paper's own weights, adjusted there for the highest rates, are reported, not ranked or marked."
