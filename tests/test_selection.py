@@ -364,3 +364,13 @@ def test_fits_and_codes_that_do_not_converge_are_told_once(digits):
         BatchedSearchCV(model, {"alpha": [2**-3, 2**-6]}, cv=3, refit=False).fit(X, y)
     assert [str(w.message)[:32] for w in caught] == ["6 of 6 fits did not converge: th"]
     assert caught[0].filename == __file__
+
+
+def test_without_a_seed_all_candidates_of_a_fold_start_alike(digits):
+    # Two names of one kernel: the same problems, so the same scores wherever they start, if they start alike.
+    X, y, *_ = digits
+    model = LEDLClassifier(max_iter=2, tol=0, alpha=2**-6)
+    search = BatchedSearchCV(model, {"kernel": [np.inner, np.dot], "n_components": [30]}, cv=3, refit=False)
+    results = search.fit(X, y).cv_results_
+    for i in range(3):
+        assert results[f"split{i}_test_score"][0] == results[f"split{i}_test_score"][1]

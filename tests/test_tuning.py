@@ -1,14 +1,17 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
+from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
@@ -146,6 +149,43 @@ def test_the_best_is_fitted_on_all_samples(digits, fitted):
     assert_array_equal(fitted.transform(X_test), alone.transform(X_test))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("name", "value", "kernel"),
+    [
+        ("n_init", 2, "linear"),
+        ("n_components", 30, "linear"),
+        ("normalize", False, "linear"),
+        ("gamma", 1e-3, "rbf"),
+        ("degree", 2, "poly"),
+        ("coef0", 0.5, "poly"),
+        ("max_iter", 7, "linear"),
+        ("tol", 0.5, "linear"),
+        ("transform_tol", 1e-2, "linear"),
+    ],
+)
+def test_parameters_reach_the_model(name, value, kernel, digits):
+    X, y, X_test, _ = digits
+    parameters = {"alpha": 2**-5, "kernels": kernel, "rules": "classifier", **QUICK, name: value}
+    model = LEDLClassifierCV(**parameters).fit(X, y)
+    assert getattr(model.best_estimator_, name) == value
+    single = {"alpha": 2**-5, "kernel": kernel, **QUICK, "random_state": start_seed(0), name: value}
+    expected = LEDLClassifier(**single).fit(X, y).decision_function(X_test)
+    assert_array_equal(model.decision_function(X_test), expected)
+    other = LEDLClassifierCV(**{**parameters, name: getattr(LEDLClassifierCV(), name)}).fit(X, y)
+    assert (other.decision_function(X_test) != expected).any()
+
+
+def test_spread_of_scores_and_the_score_of_the_choice(digits):
+    model = LEDLClassifierCV(selection="one_se", **SMALL).fit(*digits[:2])
+    found = model.cv_results_
+    for metric in ("accuracy", "neg_log_loss"):
+        folds = [found[f"split{i}_test_{metric}"] for i in range(5)]
+        assert_allclose(found[f"std_test_{metric}"], np.std(folds, axis=0))
+        assert_allclose(found[f"mean_test_{metric}"], np.mean(folds, axis=0))  # folds of one size
+    assert model.best_score_ == found["mean_test_neg_log_loss"][model.best_index_]
+
+
 def test_candidates_are_all_combinations_that_matter(digits):
     model = LEDLClassifierCV(label_weight=[1.0, 4.0], code_weight=0.0, rules=["joint", "regularized"], **SMALL)
     model.fit(*digits[:2])
@@ -239,6 +279,10 @@ def test_one_standard_error_takes_the_first_that_is_not_clearly_worse():
     verdicts = verdicts if losses[2] < losses[1] else [verdicts[0], verdicts[2], verdicts[1]]
     assert choose(verdicts, "log_loss") == 2
     assert choose(verdicts, "one_se") == 1
+    # The error is that of the difference: far smaller than that of either.
+    worse = verdicts[2]._replace(losses=verdicts[2].losses + np.linspace(0.02, 0.03, 100))
+    assert worse.losses.std() / 10 > 0.03
+    assert choose([worse, verdicts[2]], "one_se") == 1
 
 
 def test_a_candidate_that_failed_is_never_chosen():
@@ -272,6 +316,30 @@ def test_folds_leave_out_every_sample_once_but_only_ones(counts):
         assert set(y[train]) == set(y)
         shares = [np.bincount(y[own], minlength=len(counts)) for own in (test,)]
         assert (np.abs(shares[0] - np.array(counts) / len(folds)) <= 1).all()
+
+
+def test_folds_are_drawn():
+    y = np.repeat(np.arange(5), 5)
+    folds = [default_folds(y, seed)[0][1] for seed in range(4)]
+    assert len({tuple(fold) for fold in folds}) > 1
+    assert_array_equal(folds[0], default_folds(y, 0)[0][1])
+
+
+def test_groups_need_a_cv_that_wants_them(digits):
+    X, y = digits[:2]
+    groups = np.arange(len(y)) % 5
+    with pytest.raises(ValueError, match=r"groups are for a cv.*StratifiedGroupKFold"):
+        LEDLClassifierCV(**SMALL).fit(X, y, groups=groups)
+    model = LEDLClassifierCV(cv=LeaveOneGroupOut(), **SMALL).fit(X, y, groups=groups)
+    assert model.n_splits_ == 5
+
+
+def test_samples_in_a_file_are_read(digits, tmp_path):
+    X, y = np.repeat(digits[0], 2, axis=0), np.repeat(digits[1], 2)  # more samples than features
+    np.save(tmp_path / "x.npy", X)
+    model = LEDLClassifierCV(n_init=2, rules="classifier", alpha=2**-5, **QUICK)
+    stored = clone(model).fit(np.load(tmp_path / "x.npy", mmap_mode="r"), y)
+    assert_array_equal(stored.predict_proba(X), model.fit(X, y).predict_proba(X))
 
 
 def test_many_samples_need_fewer_folds():
@@ -370,11 +438,13 @@ def test_names_of_features_are_checked(digits):
     assert names[0] == "ledlclassifiercv0"
 
 
-def test_parameters_of_the_machine_act_at_once(digits, fitted):
-    X_test = digits[2]
-    model = LEDLClassifierCV(**SMALL).fit(*digits[:2])
-    assert_array_equal(model.set_params(n_jobs=2).predict(X_test), fitted.predict(X_test))
+def test_parameters_of_the_machine_act_at_once(digits):
+    X, y, X_test, _ = digits
+    model = LEDLClassifierCV(rules="classifier", kernels="linear", alpha=2**-7, **QUICK).fit(X, y)
+    before = model.predict_proba(X_test)
+    assert_allclose(model.set_params(n_jobs=2).predict_proba(X_test), before, rtol=1e-12)
     assert model._chosen().n_jobs == 2
+    assert np.abs(model.set_params(transform_tol=0.1).predict_proba(X_test) - before).max() > 1e-4
     with pytest.raises(ValueError, match="'n_jobs' parameter"):
         model.set_params(n_jobs=0).predict(X_test)
 
@@ -386,6 +456,29 @@ def test_a_seed_gives_one_model_and_others_others(digits):
     assert_array_equal(*again)
     other = LEDLClassifierCV(**{**parameters, "random_state": 1}).fit(X, y)
     assert (other.decision_function(X_test) != again[0]).any()
+
+
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        {"temperature_": -1.0},
+        {"temperature_": np.nan},
+        {"temperature_": "hot"},
+        {"feature_names_in_": 5},
+        {"feature_names_in_": np.array(["a", "b"], dtype=object)},
+        {"n_features_in_": 64.0},
+        {"cv_results_": "good"},
+        {"best_index_": "first"},
+        {"best_params_": ["alpha"]},
+        {"classes_": np.arange(9)},
+        {"best_estimator_": LEDLClassifier()},
+    ],
+)
+def test_a_file_that_was_tampered_with_is_refused(tampered, fitted, tmp_path):
+    model = copy(fitted)
+    vars(model).update(tampered)
+    with pytest.raises(ledl.ModelFileError):
+        ledl.save(model, tmp_path / "m.ledl")
 
 
 def test_a_file_keeps_all_of_it(digits, fitted, tmp_path):

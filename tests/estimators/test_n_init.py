@@ -12,10 +12,13 @@ from sklearn.model_selection import GridSearchCV
 from ledl import BatchedSearchCV, LEDLClassifier, RejectingClassifier, explain, load, save
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _ledl
+from ledl.estimators._starts import SideBySide
 from ledl.explanations import _page
 from ledl.explanations._account import Account
 from ledl.rejection import judge
+from ledl.selection import Fit
 from ledl.solvers import ledl as ledl_solver
+from ledl.solvers.iteration import Status
 
 RULES = ["classifier", "residual", "regularized", "joint"]
 N_STARTS = 3
@@ -358,3 +361,35 @@ def test_samples_that_any_start_is_late_with_are_told(digits, fitted, monkeypatc
     with pytest.warns(ConvergenceWarning, match=r"of 4 samples did not reach the duality gap") as told:
         clone(fitted[0]).fit(*digits[:2]).transform(digits[2][:4])
     assert len(told) == 1
+
+
+def test_one_start_that_misses_its_gap_is_told(digits):
+    class Coder:
+        solver, tol, alpha = "lasso", 1e-6, 0.1
+
+        def __init__(self, converged):
+            self.converged = converged
+
+        def __call__(self, X, sq_norms):
+            n = len(X)
+            return np.zeros((n, 3)), np.full(n, 1.0 - self.converged), np.full(n, 2), np.full(n, self.converged)
+
+    X = digits[0][:4]
+    codes, gaps, n_iter, converged = SideBySide([Coder(True), Coder(False)], np.zeros((6, 64)))(X, np.ones(4))
+    assert codes.shape == (4, 6)
+    assert_array_equal(gaps, 1.0)
+    assert_array_equal(n_iter, 4)
+    assert not converged.any()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"),
+    [
+        ((Status.CONVERGED, Status.NON_FINITE), Status.NON_FINITE),
+        ((Status.MAX_ITER, Status.CONVERGED), Status.MAX_ITER),
+        ((Status.CONVERGED, Status.CONVERGED), Status.CONVERGED),
+    ],
+)
+def test_a_search_judges_a_fit_by_its_worst_start(statuses, worst):
+    fit = Fit.of(np.zeros((2, 3, 4)), 2, np.array([5, 9]), np.array(statuses, dtype=object))
+    assert (fit.status, fit.n_iter) == (worst, 9)

@@ -83,7 +83,7 @@ def test_a_rotation_of_the_samples_changes_nothing_for_methods_that_say_so(metho
     assert np.mean(labels[0] == labels[1]) > 0.995
 
 
-@pytest.mark.parametrize("method", ["ledl", "crc", "logistic"])
+@pytest.mark.parametrize("method", ["ledl", "ledl-cv", "crc", "logistic"])
 def test_test_samples_choose_nothing(monkeypatch, method):
     """Other test samples and labels: the same settings, and the same score in cross-validation."""
     data = load_dataset("digits")
@@ -96,6 +96,18 @@ def test_test_samples_choose_nothing(monkeypatch, method):
     after = run_cell(Cell("digits", method, 0))
     assert (after["settings"], after["cv_accuracy"]) == (before["settings"], before["cv_accuracy"])
     assert after["accuracy"] < before["accuracy"]
+
+
+def test_a_method_that_chooses_tells_what_it_chose():
+    data = load_dataset("digits")
+    train, test = next(few_shot_splits(data.target, seeds=[3]))
+    model = METHODS["ledl-cv"].make(seed=3).fit(data.data[train], data.target[train])
+    results = [run_cell(Cell("digits", "ledl-cv", 3, select)) for select in ("cv", "defaults")]
+    assert without_times(results[0]) == without_times(results[1])
+    assert results[0]["settings"] == model.best_params_
+    assert results[0]["cv_accuracy"] == model.cv_results_["mean_test_accuracy"][model.best_index_]
+    assert results[0]["predicted"] == model.predict(data.data[test]).tolist()
+    assert results[0]["select_seconds"] > results[0]["fit_seconds"] > 0  # 180 fits, and one
 
 
 @pytest.mark.parametrize(

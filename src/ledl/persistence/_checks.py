@@ -265,7 +265,11 @@ def _check_tuned(model: LEDLClassifierCV) -> None:
     expect(model.classes_.dtype == best.classes_.dtype, "its classes are of another type")
     expect(np.array_equal(model.classes_, best.classes_), "its classes are not its model's")
     expect(is_number(model.temperature_) and model.temperature_ > 0, "temperature_ is a positive number")
+    expect(is_count(model.n_features_in_), "n_features_in_ is a number of features")
+    shapes(model, {"feature_names_in_": "d"}, d=model.n_features_in_)
     expect(type(model.best_params_) is dict, "best_params_ are settings")
+    expect(type(getattr(model, "cv_results_", {})) is dict, "cv_results_ are a dict")
+    expect(isinstance(getattr(model, "best_index_", 0), int), "best_index_ is a place")
 
 
 def _check_outcome(model: Any) -> None:
