@@ -291,6 +291,8 @@ def test_a_candidate_that_failed_is_never_chosen():
     bad = judged([[0, 1], [1, 0], [0, 1], [1, 0]], labels)
     for selection in ("log_loss", "accuracy", "one_se"):
         assert choose([failed, bad], selection) == 1
+        with pytest.raises(ValueError, match="Every candidate failed in some fold"):
+            choose([failed, failed], selection)
 
 
 def test_selection_by_accuracy_is_that_of_the_largest(digits):

@@ -280,12 +280,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
-        if self.cv is None and groups is not None:
-            raise ValueError(
-                "groups are for a cv that wants them, but cv=None shares out the samples of each class. Set "
-                "cv=sklearn.model_selection.StratifiedGroupKFold(), for one, or leave groups out."
-            )
-        cv = default_folds(y, int(fold_seed)) if self.cv is None else self.cv
+        cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
         folds = checked_folds(split(base, X, y, cv, groups), np.unique(y))
         started = time.perf_counter()
         with warnings.catch_warnings():
@@ -520,6 +515,8 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
 def choose(verdicts: list[Verdict], selection: str) -> int:
     """The candidate to take; one that failed never is."""
     losses = np.array([one.losses.mean() for one in verdicts])
+    if np.isnan(losses).all():
+        raise ValueError("Every candidate failed in some fold, as warned of. Mend what is told there.")
     if selection == "accuracy":
         return int(np.nanargmax([one.hits.mean() for one in verdicts]))
     best = int(np.nanargmin(losses))
@@ -556,11 +553,16 @@ def results(
     return found
 
 
-def default_folds(y: Array, seed: int) -> list[tuple[Array, Array]]:
+def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
     """Five folds, or fewer: each class is shared out evenly, and its only sample is never left out.
 
-    Of the folds as many as leave out `HELD_OUT_SAMPLES` in all.
+    Of the folds as many as leave out `HELD_OUT_SAMPLES` in all. They know no groups.
     """
+    if groups is not None:
+        raise ValueError(
+            "groups are for a cv that wants them, but cv=None shares out the samples of each class. Set "
+            "cv=sklearn.model_selection.StratifiedGroupKFold(), for one, or leave groups out."
+        )
     rng = np.random.default_rng(seed)
     members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
     members = [own for own in members if len(own) > 1]
