@@ -142,6 +142,8 @@ class KernelClassifier(DictionaryClassifier):
                 f"kernel_params={self.kernel_params} are arguments of a callable kernel, but kernel="
                 f"{self.kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
             )
+        if self.kernel == "hellinger":
+            return {}
         gamma = self.gamma
         if gamma == "scale":  # as in scikit-learn's SVC
             variance = float(np.var(samples, dtype=np.float64))
@@ -150,7 +152,7 @@ class KernelClassifier(DictionaryClassifier):
             "rbf": {"gamma": gamma},
             "poly": {"gamma": gamma, "degree": self.degree, "coef0": self.coef0},
         }
-        return known.get(self.kernel, {})
+        return known[self.kernel]
 
     def _check_precomputed(self, gram: Array) -> None:
         if self.normalize:
