@@ -25,7 +25,15 @@ from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import ledl
-from ledl._images import fit_folder, image_model, open_image_model, predict_files, standard_error, trained_on
+from ledl._images import (
+    _training,
+    fit_folder,
+    image_model,
+    open_image_model,
+    predict_files,
+    standard_error,
+    trained_on,
+)
 from ledl._images._record import Record
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
@@ -372,6 +380,14 @@ def test_thumbnails_are_those_of_their_images(folder, model):
         small = np.asarray(Image.open(io.BytesIO(picture.tobytes())).convert("L"), dtype=float)
         with Image.open(folder / "known" / name) as image:
             np.testing.assert_allclose(small, np.asarray(image, dtype=float), atol=40)
+
+
+def test_many_images_are_told_of_a_faster_way(folder, monkeypatch):
+    monkeypatch.setattr(_training, "MANY_IMAGES", 3)
+    for method, expected in (("ledl-cv", True), ("ledl", False)):
+        told = []
+        fit_folder(folder / "known", features="pixels", size=8, method=method, tell=told.append)
+        assert any("--method ledl trains once" in text for text in told) == expected
 
 
 def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatch):

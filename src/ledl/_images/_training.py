@@ -29,6 +29,7 @@ from ledl.selection import BATCHED, BatchedSearchCV
 
 N_FOLDS = 5
 PIXELS = 32  # height and width
+MANY_IMAGES = 500  # of these a choice takes minutes
 
 Watch: TypeAlias = Callable[[int, int], None]  # done, of how many
 Tell: TypeAlias = Callable[[str], None]
@@ -67,6 +68,11 @@ def fit_folder(
     names = np.asarray(listing.target_names)
     extractors = find_extractors(features, preprocessing, size, cache)
     tell("Making features, training, cross-validating. Once on each machine some 20 s are for compiling.")
+    if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
+        tell(
+            f"{len(files)} images are many to choose settings by; --method {METHODS[method].chooses_for} "
+            "trains once, at the defaults."
+        )
     candidates = [make_candidate(e, files, names[target], method, select, seed, watch) for e in extractors]
     best = max(candidates, key=lambda candidate: candidate.accuracy or 0)
     is_chosen = len(candidates) > 1 and best.accuracy is not None
