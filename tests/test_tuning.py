@@ -316,8 +316,8 @@ def test_folds_leave_out_every_sample_once_but_only_ones(counts):
     for train, test in folds:
         assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
         assert set(y[train]) == set(y)
-        shares = [np.bincount(y[own], minlength=len(counts)) for own in (test,)]
-        assert (np.abs(shares[0] - np.array(counts) / len(folds)) <= 1).all()
+        left_out = np.bincount(y[test], minlength=len(counts))
+        assert (np.abs(left_out - np.array(counts) / len(folds)) <= 1).all()
 
 
 def test_folds_are_drawn():

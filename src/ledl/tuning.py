@@ -310,7 +310,6 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         check_flat(X)
         if is_torch(X):
             X, y = base._checked_pairs(X, y, reset=True, min_samples=2)
-            base._take_features(X.shape[1])
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             self.n_features_in_ = X.shape[1]
