@@ -4,12 +4,18 @@ import logging
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ledl.datasets._registry import registry
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("torch") and not (find_spec("torch") and find_spec("array_api_compat")):
+        pytest.skip("needs PyTorch: the extra gpu")
 
 
 @pytest.fixture

@@ -16,9 +16,15 @@ from problems import make_problem
 WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.torch),
+        pytest.param("cuda", marks=[pytest.mark.torch, pytest.mark.gpu]),
+    ]
+)
 def device(request):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
+
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     return request.param
@@ -189,9 +195,9 @@ class LateEvent:
                 place.copy_(tensor)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("block_size", [1, 2, 3, 4, 7])
 def test_streamed_blocks_wait_for_what_they_need_however_slow_the_device(block_size, monkeypatch):
-    pytest.importorskip("torch", reason="torch is not installed")
     X, labels = np.arange(14.0).reshape(7, 2), np.arange(7)
     blocks, fetch = StreamedBlocks(X, labels, block_size, "cpu"), LateFetch()
     monkeypatch.setattr(blocks._copier, "fetch", fetch)

@@ -234,9 +234,9 @@ def test_float32_tells_samples_apart_but_not_ways_to_scale_them(monkeypatch, tmp
     clone(model).set_params(batch_size=60).fit(mapped, y)
 
 
+@pytest.mark.torch
 def test_other_devices_and_lists(monkeypatch, tmp_path, digits):
     X, y = digits
-    pytest.importorskip("torch", reason="needs PyTorch")
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
     stopped(monkeypatch, model, X, y)
     there = clone(model).set_params(device="cpu").fit(X, y)

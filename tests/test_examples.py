@@ -76,9 +76,10 @@ def test_its_scores_are_those_of_scikit_learns_svd(n_dimensions):
     assert model.score(digits.data[test], digits.target[test]) > 0.8
 
 
+@pytest.mark.torch
 def test_it_takes_tensors_and_devices():
-    torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
-    pytest.importorskip("array_api_compat", reason="of the extra gpu")
+    import torch
+
     digits = load("digits")
     train, test = next(few_shot_splits(digits.target))
     X, y, new = digits.data[train].astype(float), digits.target[train], digits.data[test[:50]].astype(float)

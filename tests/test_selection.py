@@ -61,11 +61,20 @@ def quietly():
         yield
 
 
-@pytest.fixture(params=[None, "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=[
+        None,
+        *[
+            pytest.param("cpu", marks=pytest.mark.torch),
+            pytest.param("cuda", marks=[pytest.mark.torch, pytest.mark.gpu]),
+        ],
+    ]
+)
 def device(request):
-    if request.param is not None:
-        torch = pytest.importorskip("torch", reason="torch is not installed")
-        if request.param == "cuda" and not torch.cuda.is_available():
+    if request.param == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
             pytest.skip("no GPU")
     return request.param
 
@@ -186,8 +195,10 @@ def test_candidates_that_look_alike_are_not_one(digits):
     assert len(set(scores[0])) > 2
 
 
+@pytest.mark.torch
 def test_tensors_and_data_frames(digits):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
+
     pandas = pytest.importorskip("pandas")
     X, y, new, _ = digits
     grid = {"alpha": [0.1, 0.01]}
@@ -313,8 +324,8 @@ def test_nothing_to_do_is_told(grid, options, message, digits):
         BatchedSearchCV(SRCClassifier(), grid, **{"cv": 3, **options}).fit(X, y)
 
 
+@pytest.mark.torch
 def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
-    pytest.importorskip("torch", reason="torch is not installed")
     X, y, *_ = digits
     asked = []
 

@@ -162,8 +162,8 @@ def test_one_job_and_threads_stay_in_this_process():
     assert not goes_elsewhere(-1)
 
 
+@pytest.mark.torch
 def test_tensors_stay_where_they_are(digits, monkeypatch):
-    pytest.importorskip("torch", reason="torch is not installed")
     X, y, *_ = digits
     monkeypatch.setattr(spreading, "Parallel", lambda *_, **__: pytest.fail("spread"))
     with joblib.parallel_config(backend="loky", n_jobs=2):

@@ -219,9 +219,15 @@ def test_a_grid_in_one_batch_and_kernel_by_kernel_give_the_same(digits):
         assert_allclose(both.cv_results_[name], expected, rtol=1e-9)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.torch),
+        pytest.param("cuda", marks=[pytest.mark.torch, pytest.mark.gpu]),
+    ]
+)
 def device(request):
-    torch = pytest.importorskip("torch")
+    import torch
+
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     return request.param
@@ -235,7 +241,8 @@ def test_where_it_runs_does_not_matter(device, n_init, digits):
     for name in ("mean_test_accuracy", "mean_test_neg_log_loss"):
         assert_allclose(there.cv_results_[name], here.cv_results_[name], atol=1e-4)
     assert_allclose(there.predict_proba(X_test), here.predict_proba(X_test), atol=1e-3)
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensor = torch.as_tensor(X_test, device=device)
     found = LEDLClassifierCV(**SMALL, n_init=n_init).fit(torch.as_tensor(X, device=device), y)
     assert found.best_params_ == here.best_params_

@@ -25,8 +25,6 @@ __all__ = [
     "ExplanationDisplay",
 ]
 
-__all__ = ["AccuracyDisplay", "AtomsDisplay", "CodesDisplay", "ConvergenceDisplay", "ExamplesDisplay"]
-
 # What a history may hold, how it is called and drawn.
 TERM = {"linewidth": 1, "linestyle": "--"}
 CURVES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -28,7 +28,8 @@ from ledl.arrays import float32_products, is_torch, to_host
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+pytestmark = pytest.mark.torch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 MODELS = [

@@ -166,21 +166,24 @@ def test_zero_samples_start_nothing_and_do_no_harm(digits):
     "options",
     [
         {"batch_size": 7, "n_jobs": 2},
-        {"device": "cpu"},
-        pytest.param({"device": "cuda"}, marks=pytest.mark.gpu),
+        pytest.param({"device": "cpu"}, marks=pytest.mark.torch),
+        pytest.param({"device": "cuda"}, marks=[pytest.mark.torch, pytest.mark.gpu]),
     ],
 )
 def test_where_a_batch_is_worked_on_changes_nothing(digits, options):
-    if "device" in options:
-        torch = pytest.importorskip("torch")
-        if options["device"] == "cuda" and not torch.cuda.is_available():
+    if options.get("device") == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
             pytest.skip("no GPU")
     X, y = digits
     assert_same(stream(small(**options), X[:300], y[:300], 50), stream(small(), X[:300], y[:300], 50), 1e-9)
 
 
+@pytest.mark.torch
 def test_tensors(digits):
-    torch = pytest.importorskip("torch")
+    import torch
+
     X, y = digits
     model = stream(small(), torch.from_numpy(X[:300]), torch.from_numpy(y[:300]), 50, range(10))
     assert_same(model, stream(small(), X[:300], y[:300], 50), 1e-9)

@@ -217,9 +217,11 @@ def test_gaps_that_are_missed_are_told(digits, fitted, monkeypatch):
         at(fitted, rule="joint").predict(digits[2])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("rule", RULES)
 def test_tensors_give_the_scores_of_arrays(digits, fitted, rule):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
+
     model = at(fitted, rule=rule, transform_tol=1e-6 if rule == "joint" else 1e-10)
     scores = model.decision_function(torch.as_tensor(digits[2]))
     assert torch.is_tensor(scores)

@@ -143,9 +143,9 @@ def test_wide_grids_hold_what_the_others_do_and_are_searched():
     assert run_cell(cell)["settings"]["alpha"] in METHODS["crc"].wide["alpha"]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("method", ["crc", "src", "ledl", "ridge"])
 def test_the_device_is_no_part_of_a_cell(method):
-    pytest.importorskip("torch", reason="torch is not installed")
     cell = Cell("digits", method, 0, n_per_class=3)
     here, there = run_cell(cell), run_cell(cell, "cpu")
     assert there["settings"] == here["settings"]

@@ -1,5 +1,7 @@
 """The solver against the oracle, each update against its definition, and the two seams: problems, blocks."""
 
+from importlib import import_module
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -258,9 +260,9 @@ def test_blocks_give_what_one_block_gives(n_atoms, block_size):
         np.testing.assert_allclose(runs[1].history[name], values, rtol=1e-9, atol=1e-12)
 
 
-@pytest.fixture(params=["array_api_strict", "torch"])
+@pytest.fixture(params=["array_api_strict", pytest.param("torch", marks=pytest.mark.torch)])
 def library(request):
-    return pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    return import_module(request.param)
 
 
 @pytest.mark.parametrize("n_atoms", [60, 18], ids=["in the targets' space", "in the atoms' space"])

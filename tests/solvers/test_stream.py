@@ -192,8 +192,10 @@ def test_sums_of_samples_before_fade_like_others(problem):
     assert stream.n_samples == 18
 
 
+@pytest.mark.torch
 def test_tensors_give_the_same(problem):
-    torch = pytest.importorskip("torch")
+    import torch
+
     expected_stream, expected = run(problem, BATCHES)
     atoms = problem.start._replace(M=torch.from_numpy(problem.start.M))
     stream = new_stream(*atoms.M.shape, 3, 0)

@@ -17,7 +17,8 @@ from ledl.solvers.atoms import update_block_plain
 from ledl.solvers.lasso import lasso
 from ledl.solvers.ledl import shrink_plain
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+pytestmark = pytest.mark.torch
 
 from ledl.arrays import (  # noqa: E402
     add_rows,

@@ -208,7 +208,8 @@ class Explanation:
         best = [f"{self.classes[j]} ({self.scores[j]:.4g})" for j in (first, second)]
         answer = f"{best[0]}, ahead of {best[1]}"
         if self.p_value is not None:
-            doubt = f"{100 * self.p_value:.2g} % of the training samples are as unlike their classes"
+            share = f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
+            doubt = f"{share} of the training samples are as unlike their classes"
             answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
         near = [
             f"{i if names is None else names[i]!s} ({label!s}, cosine {cosine:.2f})"
