@@ -23,7 +23,7 @@ import numpy as np
 from distributed import Client, LocalCluster, get_task_stream, wait
 
 from ledl import LEDLClassifier
-from ledl.blocks import ClusterBlocks
+from ledl.samples import ClusterBlocks
 from ledl.solvers import ledl as solver
 
 FEATURES, ATOMS, CLASSES, CHUNKS = 1024, 512, 100, 8

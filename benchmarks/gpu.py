@@ -21,9 +21,9 @@ import torch
 
 from ledl import BatchedSearchCV, LEDLClassifier, sparse_encode
 from ledl.arrays import float32_products, to_host
-from ledl.blocks import InMemoryBlocks, StreamedBlocks
 from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
+from ledl.samples import InMemoryBlocks, StreamedBlocks
 from ledl.solvers.batched import batched_lasso
 from ledl.solvers.ledl import Atoms, solve
 from ledl.solvers.start import class_start

@@ -30,9 +30,7 @@ from sklearn.preprocessing import normalize
 
 from ledl import LEDLClassifier, LEDLClassifierCV
 from ledl.datasets import few_shot_splits, load
-from ledl.selection import Fold, judge
-from ledl.temperature import log_scores
-from ledl.tuning import KERNELS, choose, verdict
+from ledl.model_selection import KERNELS, Fold, choose, judge, log_scores, verdict
 
 DATASETS = ["digits", "usps", "ucmerced", "aid", "yaleb"]
 N_FOLDS = 5

@@ -182,7 +182,7 @@ def measure_shape(shape):
     """Median seconds of an iteration, those that compile left out."""
     import torch
 
-    from ledl.blocks import InMemoryBlocks
+    from ledl.samples import InMemoryBlocks
     from ledl.solvers.ledl import solve
 
     X, labels, start = random_problem(shape)

@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, product
-from ledl.coders import Coder
-from ledl.coding import Samples
+from ledl.coding import Coder, Samples
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 import reference
-from ledl.blocks import InMemoryBlocks
+from ledl.samples import InMemoryBlocks
 from ledl.solvers.ledl import Atoms, solve
 from ledl.solvers.start import join
 from ledl.subspace import find_subspace

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ledl.arrays import upload_ahead
-from ledl.blocks import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of
+from ledl.samples import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of
 from ledl.solvers.ledl import solve
 from ledl.solvers.start import class_start
 from problems import make_problem

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from ledl import coders, sparse_encode
+from ledl import sparse_encode
+from ledl.coding import _coders as coders
 from ledl.solvers.lasso import SOLVERS
 from problems import unit
 

@@ -28,7 +28,7 @@ from ledl import (
     sparse_encode,
 )
 from ledl.arrays import is_dask
-from ledl.lazy import map_rows
+from ledl.samples import map_rows
 
 pytest.importorskip("dask", reason="needs the extra dask")
 pytest.importorskip("distributed", reason="needs the extra dask")
@@ -460,5 +460,5 @@ def test_jobs_of_a_context_are_those_of_the_eager_call():
 
 
 def test_dask_is_imported_by_those_who_have_it():
-    code = "import sys, ledl.coding, ledl.rejection, ledl.lazy; sys.exit('dask.array' in sys.modules)"
+    code = "import sys, ledl.coding, ledl.rejection, ledl.samples; sys.exit('dask.array' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

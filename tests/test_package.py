@@ -8,7 +8,7 @@ import pytest
 
 import ledl
 
-# Packages that the package works without, and the modules that are made for them, by the beginning of their names.
+# Packages that ours works without, and the modules that are made for them, by the beginning of their names.
 OPTIONAL = {
     "PIL": (),
     "array_api_compat": (),

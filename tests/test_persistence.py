@@ -126,6 +126,7 @@ def test_names_of_features_and_kind_of_output_travel(path):
         again.predict(frame.rename(columns={"pixel 0": "other"}))
 
 
+@pytest.mark.torch
 def test_what_belongs_to_a_machine_stays_there(path, tmp_path):
     X, y, new = samples()
     model = Pipeline(

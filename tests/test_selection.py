@@ -14,8 +14,10 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit, Stra
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, selection, spreading
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
+from ledl import parallel as spreading
 from ledl.datasets import few_shot_splits, load
+from ledl.model_selection import _search as selection
 
 GRIDS = [
     (

@@ -12,9 +12,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, selection, spreading
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
+from ledl import parallel as spreading
 from ledl.datasets import few_shot_splits
-from ledl.spreading import goes_elsewhere, n_places, n_threads, spread
+from ledl.model_selection import _search as selection
+from ledl.parallel import goes_elsewhere, n_places, n_threads, spread
 
 SEARCHES = [
     (

@@ -7,7 +7,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ledl.threads import map_in_threads, one_blas_thread
+from ledl.parallel import map_in_threads, one_blas_thread
 
 
 def blas_threads():

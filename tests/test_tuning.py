@@ -18,8 +18,8 @@ from sklearn.preprocessing import MinMaxScaler
 import ledl
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.datasets import few_shot_splits
-from ledl.temperature import best_factor, log_losses, log_scores
-from ledl.tuning import choose, default_folds, verdict
+from ledl.model_selection._temperature import best_factor, log_losses, log_scores
+from ledl.model_selection._tuning import choose, default_folds, verdict
 
 QUICK = {"max_iter": 20, "tol": 0, "random_state": 0}
 SMALL = {"alpha": [2**-4, 2**-7], "ridge_alpha": [2.0, 2**-5], **QUICK}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ledl.spreading import n_threads
+from ledl.parallel import n_threads
 
 arrivals = 0
 

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
         SRCClassifier,
     )
     from ledl.explanations import Explanation, explain
+    from ledl.model_selection import BatchedSearchCV, LEDLClassifierCV
     from ledl.persistence import ModelFileError, load, save
     from ledl.rejection import RejectingClassifier
-    from ledl.selection import BatchedSearchCV
-    from ledl.tuning import LEDLClassifierCV
 
 __version__ = "0.1.0.dev0"
 
@@ -56,11 +55,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "BatchedSearchCV": "ledl.selection",
+    "BatchedSearchCV": "ledl.model_selection",
     **{name: "ledl.estimators" for name in __all__ if name.endswith("Classifier") or name == "KSVD"},
     "CodingInfo": "ledl.coding",
     "Explanation": "ledl.explanations",
-    "LEDLClassifierCV": "ledl.tuning",
+    "LEDLClassifierCV": "ledl.model_selection",
     "RejectingClassifier": "ledl.rejection",
     "explain": "ledl.explanations",
     **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),

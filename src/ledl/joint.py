@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array, as_array, is_numpy, namespace, to_host
-from ledl.coders import BatchedLassoCoder, chunk_size, gram
+from ledl.coding import BatchedLassoCoder, chunk_size, gram
 from ledl.solvers.lasso import lasso, reachable
 from ledl.targets import code_scale
 

@@ -31,9 +31,9 @@ from ledl.arrays import Array, as_array, is_dask, is_torch, namespace, to_host
 from ledl.estimators import LEDLClassifier
 from ledl.estimators._base import DictionaryClassifier, accuracy, fit_context
 from ledl.estimators._starts import n_starts_of
-from ledl.lazy import check_rows, map_rows
+from ledl.model_selection import LEDLClassifierCV
 from ledl.objective import class_residuals
-from ledl.tuning import LEDLClassifierCV
+from ledl.samples import check_rows, map_rows
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 

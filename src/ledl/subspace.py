@@ -25,7 +25,7 @@ from ledl.arrays import (
     row_squares,
     to_host,
 )
-from ledl.threads import one_blas_thread
+from ledl.parallel import one_blas_thread
 
 # Up to this many samples the eigenvectors of a kernel's matrix are found faster by one thread than by several
 # that wait for each other, on a machine that has other work too.

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 
 from ledl import LEDLClassifier
-from ledl.blocks import BlockError, share_out
+from ledl.samples import BlockError, share_out
 from stored import OPTIONS, assert_same, in_file
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
@@ -64,7 +64,7 @@ def test_samples_on_the_cluster_and_chunks_without_some_class(client, digits, ex
 
 
 def test_a_whole_array_does_not_travel_with_every_chunk(client, tmp_path):
-    from ledl.estimators._stored import chunks_of
+    from ledl.samples import chunks_of
 
     mapped = in_file(np.ones((1000, 50)), tmp_path / "X.npy")
     chunks = chunks_of(da.from_array(mapped, chunks=(10, -1)), client)
@@ -167,7 +167,7 @@ class Kill:
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 @pytest.mark.parametrize("on_cluster", [False, True], ids=["read anew", "on the cluster"])
 def test_a_killed_worker_changes_nothing(monkeypatch, client, tmp_path, digits, on_cluster, with_checkpoint):
-    from ledl.blocks import ClusterBlocks
+    from ledl.samples import ClusterBlocks
 
     X, y = digits
     source = da.from_array(X, chunks=(30, -1))
@@ -211,7 +211,7 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
     monkeypatch, tmp_path, digits, expected
 ):
     distributed = pytest.importorskip("distributed")
-    from ledl.blocks import ClusterBlocks
+    from ledl.samples import ClusterBlocks
 
     X, y = digits
     steps, take = [0], ClusterBlocks._steps
@@ -240,7 +240,7 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
 def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
     """A scheduler of its own process, as clusters have it."""
     distributed = pytest.importorskip("distributed")
-    from ledl.blocks import ClusterBlocks
+    from ledl.samples import ClusterBlocks
 
     X, y = digits
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
@@ -280,8 +280,7 @@ def test_a_worker_without_what_it_should_have(client, digits):
     """Codes of another version, or half written, are not taken for those that are asked for."""
     from functools import partial
 
-    from ledl.blocks import ClusterBlocks
-    from ledl.estimators._stored import as_they_are, chunks_of
+    from ledl.samples import ClusterBlocks, as_they_are, chunks_of
 
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
@@ -312,7 +311,7 @@ def count_up(add, block):
 
 
 def older_versions():
-    from ledl.blocks import _worker
+    from ledl.samples import _worker
 
     for versions in _worker._VERSIONS.values():
         for first in versions:
@@ -320,14 +319,14 @@ def older_versions():
 
 
 def no_versions():
-    from ledl.blocks import _worker
+    from ledl.samples import _worker
 
     _worker._VERSIONS.clear()
 
 
 def test_outcomes_are_not_used_up():
     """They may be asked for again, where a worker that had a sum of them is lost."""
-    from ledl.blocks._worker import Outcome, add_outcomes
+    from ledl.samples._worker import Outcome, add_outcomes
 
     parts = [Outcome((np.array([1.0, i]),)) for i in range(3)]
     for _ in range(2):
@@ -402,7 +401,7 @@ def test_nothing_stays_on_the_workers(client, digits):
         return [name for name in os.listdir(dask_worker.local_directory) if name.startswith("ledl")]
 
     def versions():
-        from ledl.blocks import _worker
+        from ledl.samples import _worker
 
         return len(_worker._VERSIONS)
 

@@ -8,7 +8,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
-from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier, coders
+from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier
+from ledl.coding import _coders as coders
 from ledl.datasets import few_shot_splits
 from ledl.subspace import find_kernel_space
 from problems import unit

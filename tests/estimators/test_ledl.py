@@ -15,7 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import reference
-from ledl import LEDLClassifier, coders
+from ledl import LEDLClassifier
+from ledl.coding import _coders as coders
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso

@@ -10,7 +10,7 @@ from sklearn.linear_model import Lasso, Ridge
 
 import reference
 from ledl import CRCClassifier, CSDLClassifier, SRCClassifier
-from ledl.coders import RidgeCoder
+from ledl.coding import RidgeCoder
 from ledl.datasets import few_shot_splits, load
 from problems import unit
 

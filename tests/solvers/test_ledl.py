@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import reference
-from ledl.blocks import InMemoryBlocks
+from ledl.samples import InMemoryBlocks
 from ledl.solvers import compiled
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import (

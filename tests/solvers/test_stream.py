@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
-from ledl.blocks import InMemoryBlocks
+from ledl.samples import InMemoryBlocks
 from ledl.solvers import stream as solver
 from ledl.solvers.ledl import Atoms
 from ledl.solvers.stream import learn, new_stream, start_atoms

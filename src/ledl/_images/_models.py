@@ -14,10 +14,10 @@ from ledl._images._record import Record
 from ledl._images._training import Watch, describe
 from ledl.arrays import Array
 from ledl.estimators._base import DictionaryClassifier
-from ledl.experiments import METHODS
 from ledl.explanations import Explanation, explain
 from ledl.features import PixelFeatures, ResNetFeatures
 from ledl.features._images import shown
+from ledl.methods import METHODS
 from ledl.persistence import read
 from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
 

@@ -21,11 +21,11 @@ from ledl.arrays import Array
 from ledl.datasets import few_shot_splits, load_image_folder
 from ledl.datasets._load import MODEL, data_folder
 from ledl.estimators._base import DictionaryClassifier
-from ledl.experiments import METHODS
 from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.features._cache import content_key
+from ledl.methods import METHODS
+from ledl.model_selection import BATCHED, BatchedSearchCV
 from ledl.rejection import RejectingClassifier
-from ledl.selection import BATCHED, BatchedSearchCV
 
 N_FOLDS = 5
 PIXELS = 32  # height and width

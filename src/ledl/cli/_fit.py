@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ledl.cli._console import bar, check_out, errors_told, say, stderr, stdout, tell_ignored, warnings_told
-from ledl.experiments import METHODS
+from ledl.methods import METHODS
 
 if TYPE_CHECKING:
     from ledl._images import Trained

@@ -30,10 +30,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
-from ledl.coders import Coder, OMPCoder
-from ledl.coding import Samples, encode, float_tensor, lasso_coder
+from ledl.coding import Coder, OMPCoder, Samples, encode, float_tensor, lasso_coder
 from ledl.estimators._rules import ChosenScores, CodeScores, RegularizedScores, ResidualScores, Rule, Scores
-from ledl.lazy import check_lengths, check_rows, floats_of, in_memory, map_rows
+from ledl.samples import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.solvers.iteration import Iterations, Status
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
 from ledl.targets import atom_counts

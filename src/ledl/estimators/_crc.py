@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
-from ledl.coders import Coder, RidgeCoder
-from ledl.coding import Samples
+from ledl.coding import Coder, RidgeCoder, Samples
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -21,7 +20,7 @@ from ledl.estimators._base import (
     unharmed,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.threads import one_blas_thread
+from ledl.parallel import one_blas_thread
 
 
 class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):

@@ -23,12 +23,11 @@ from ledl.estimators._base import (
     unharmed,
 )
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.parallel import map_in_threads, n_threads, one_blas_thread
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.iteration import Iterations
 from ledl.solvers.start import random_mixtures
-from ledl.spreading import n_threads
 from ledl.targets import default_n_atoms
-from ledl.threads import map_in_threads, one_blas_thread
 
 
 class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassifier):

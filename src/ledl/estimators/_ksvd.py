@@ -25,11 +25,11 @@ from ledl.estimators._base import (
     unharmed,
     with_callbacks,
 )
+from ledl.parallel import one_blas_thread
 from ledl.solvers import ksvd
 from ledl.solvers.start import sample_start
 from ledl.subspace import scaled, squared_norms
 from ledl.targets import default_n_atoms
-from ledl.threads import one_blas_thread
 
 
 class KSVD(IterativeFit, OMPCodes, Dictionary):

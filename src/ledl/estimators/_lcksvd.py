@@ -24,10 +24,10 @@ from ledl.estimators._base import (
     unharmed,
     with_callbacks,
 )
+from ledl.parallel import one_blas_thread
 from ledl.solvers import ksvd, lcksvd
 from ledl.solvers.start import sample_start
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
-from ledl.threads import one_blas_thread
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), None],

@@ -28,8 +28,6 @@ from ledl.arrays import (
     place,
     to_host,
 )
-from ledl.blocks import Blocks, InMemoryBlocks, StreamedBlocks
-from ledl.checkpoints import Checkpoint, as_plain, check_place
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -49,16 +47,27 @@ from ledl.estimators._base import (
 from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
 from ledl.estimators._rules import JointScores, RidgeScores
 from ledl.estimators._starts import SeveralStarts, check_starts, mean_over_starts, starts_of
-from ledl.estimators._stored import StoredRows, beside_tasks, open_dask, open_file, with_known_rows
 from ledl.estimators._stream import StreamFit, check_precision
-from ledl.lazy import check_rows
+from ledl.parallel import n_threads, one_blas_thread
+from ledl.samples import (
+    Blocks,
+    Checkpoint,
+    InMemoryBlocks,
+    StoredRows,
+    StreamedBlocks,
+    as_plain,
+    beside_tasks,
+    check_place,
+    check_rows,
+    open_dask,
+    open_file,
+    with_known_rows,
+)
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
-from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 from ledl.targets import code_scale, default_n_atoms, expand_code_transform
-from ledl.threads import one_blas_thread
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8

@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ledl.arrays import Array, namespace, product
-from ledl.coders import Coder, RidgeCoder
-from ledl.coding import Samples
+from ledl.coding import Coder, RidgeCoder, Samples
 from ledl.joint import JointScorer
 from ledl.objective import class_norms, class_residuals
 from ledl.solvers.lasso import reachable

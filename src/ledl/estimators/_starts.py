@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, namespace
-from ledl.coders import Coder
-from ledl.coding import Samples
+from ledl.coding import Coder, Samples
 from ledl.estimators._base import LassoCodes
 from ledl.estimators._rules import ChosenScores, Rule
 from ledl.solvers.iteration import Iterations

@@ -10,7 +10,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from ledl.arrays import Array, as_array, float32_products, namespace, place, to_host
-from ledl.blocks import InMemoryBlocks
 from ledl.estimators._base import (
     SINGLE_THREAD_ATOMS,
     DictionaryClassifier,
@@ -21,13 +20,13 @@ from ledl.estimators._base import (
     warn_of_zero_codes,
 )
 from ledl.estimators._starts import n_starts_of
+from ledl.parallel import n_threads, one_blas_thread
+from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep
 from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
-from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, scaled, squared_norms
 from ledl.targets import default_n_atoms
-from ledl.threads import one_blas_thread
 
 
 class StreamFit(DictionaryClassifier):

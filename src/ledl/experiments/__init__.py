@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_DATASETS, PAPER_TABLE, Method
     from ledl.experiments._reproduce import Outcome, reproduce
     from ledl.experiments._run import Plan, Progress
+    from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, PAPER_TABLE, Method
 
 __all__ = [
     "DATASET_TITLES",
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(["DATASET_TITLES", "METHODS", "PAPER_DATASETS", "PAPER_TABLE", "Method"], "_methods"),
-    **dict.fromkeys(["Outcome", "reproduce"], "_reproduce"),
-    **dict.fromkeys(["Plan", "Progress"], "_run"),
+    **dict.fromkeys(["DATASET_TITLES", "METHODS", "PAPER_DATASETS", "PAPER_TABLE", "Method"], "ledl.methods"),
+    **dict.fromkeys(["Outcome", "reproduce"], "ledl.experiments._reproduce"),
+    **dict.fromkeys(["Plan", "Progress"], "ledl.experiments._run"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'ledl.experiments' has no attribute {name!r}")
-    return getattr(import_module(f"ledl.experiments.{_HOME[name]}"), name)
+    return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

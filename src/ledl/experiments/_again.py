@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 from ledl.arrays import Array
 from ledl.datasets import few_shot_splits
 from ledl.experiments._cells import load_dataset
-from ledl.experiments._methods import METHODS
 from ledl.experiments._run import Plan
 from ledl.experiments._tables import Results
+from ledl.methods import METHODS
 
 ITERATIONS = 100  # of convergence curves: as many as the paper speaks of
 

@@ -20,10 +20,9 @@ from threadpoolctl import threadpool_limits
 import ledl
 from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
-from ledl.experiments._methods import METHODS, Settings
 from ledl.experiments._store import environment
-from ledl.selection import BATCHED, BatchedSearchCV
-from ledl.tuning import HELD_OUT_SAMPLES, N_FOLDS, LEDLClassifierCV
+from ledl.methods import METHODS, Settings
+from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 
 # Labels at a looser duality gap are compared with those at the default on so many test samples.
 COMPARED_SAMPLES = 200

@@ -11,9 +11,9 @@ from threadpoolctl import threadpool_limits
 from ledl.arrays import Array
 from ledl.experiments._again import ITERATIONS, confusion, converging, first_split, fit_again
 from ledl.experiments._cells import load_dataset
-from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_TABLE
 from ledl.experiments._run import STUDIED, Plan
 from ledl.experiments._tables import LEVEL, PAPER_N_PER_CLASS, Entry, Results, Table, accuracies, paired_test
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_TABLE
 
 RIVALS = ("src", "crc", "csdl", "lcksvd")  # the paper's
 NAMED_CLASSES = (1, 2, 3, 10, 16)  # of Extended YaleB, counted from 1

@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 from ledl.arrays import Array
 from ledl.experiments._again import ITERATIONS, confusion, converging, first_split, fit_again
 from ledl.experiments._cells import Cell, load_dataset
-from ledl.experiments._methods import DATASET_TITLES, METHODS
 from ledl.experiments._run import SAMPLED, STUDY_SPLITS, WEIGHT_VALUES, Plan, samples_per_class
 from ledl.experiments._tables import Results
 from ledl.files import write_atomically
+from ledl.methods import DATASET_TITLES, METHODS
 from ledl.plots import AccuracyDisplay, AtomsDisplay, CodesDisplay, ConvergenceDisplay, ExamplesDisplay
 
 # Confusion matrices of so many of the first classes, where there are too many to see.

@@ -12,10 +12,10 @@ from typing import Any
 import ledl
 from ledl.experiments._cells import COMPARED_SAMPLES, dataset_digest, load_dataset
 from ledl.experiments._figures import Picture
-from ledl.experiments._methods import DATASET_TITLES, METHODS
 from ledl.experiments._run import Plan
 from ledl.experiments._tables import BEST, WITHIN_NOISE, Entry, Results, Table
-from ledl.tuning import HELD_OUT_SAMPLES, N_FOLDS
+from ledl.methods import DATASET_TITLES, METHODS
+from ledl.model_selection import HELD_OUT_SAMPLES, N_FOLDS
 
 PROTOCOL = (
     "Seed s draws split s: of each class {n_per_class} random samples are trained on, all others are test "

@@ -20,7 +20,6 @@ from ledl.datasets import available
 from ledl.experiments._cells import Cell, dataset_digest, load_dataset
 from ledl.experiments._claims import claims_table
 from ledl.experiments._figures import Picture, draw_all
-from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_DATASETS
 from ledl.experiments._report import remarks, write_page
 from ledl.experiments._run import Plan, Progress, run_cells
 from ledl.experiments._store import Store
@@ -35,6 +34,7 @@ from ledl.experiments._tables import (
     to_markdown,
 )
 from ledl.files import write_atomically
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 if TYPE_CHECKING:
     from ledl.experiments._cluster import Workers

@@ -15,8 +15,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from ledl.experiments._cells import Cell, load_dataset, run_cell
-from ledl.experiments._methods import METHODS
 from ledl.experiments._store import Store
+from ledl.methods import METHODS
 
 if TYPE_CHECKING:
     from ledl.experiments._cluster import Workers

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.stats import rankdata, ttest_rel
 
 from ledl.arrays import Array
-from ledl.experiments._methods import DATASET_TITLES, METHODS, PAPER_TABLE
 from ledl.experiments._run import Plan
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_TABLE
 
 LEVEL = 0.05  # of the paired test: larger p-values are noise; MARKED says so
 BEST, WITHIN_NOISE = "best", "within noise"

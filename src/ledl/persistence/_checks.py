@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ledl.arrays import Array
-from ledl.coders import RidgeCoder
+from ledl.coding import RidgeCoder
 from ledl.estimators._base import Dictionary, DictionaryClassifier, ResidualScores
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
@@ -24,6 +24,7 @@ from ledl.estimators._lcksvd import DKSVDClassifier
 from ledl.estimators._ledl import LEDLClassifier
 from ledl.estimators._starts import n_starts_of
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.model_selection import LEDLClassifierCV
 from ledl.persistence._shapes import (
     NEEDED,
     OURS,
@@ -39,7 +40,6 @@ from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
 from ledl.rejection import RejectingClassifier, checked_label, our_parts
 from ledl.solvers.stream import Stream
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
-from ledl.tuning import LEDLClassifierCV
 
 # A side of what images are brought to: a file must not ask for terabytes of pixels.
 MAX_SIDE = 4096

@@ -40,7 +40,7 @@ ESTIMATORS = {
             "SRCClassifier",
         )
     },
-    "LEDLClassifierCV": "ledl.tuning:LEDLClassifierCV",
+    "LEDLClassifierCV": "ledl.model_selection:LEDLClassifierCV",
     "PixelFeatures": "ledl.features:PixelFeatures",
     "RejectingClassifier": "ledl.rejection:RejectingClassifier",
     "ResNetFeatures": "ledl.features:ResNetFeatures",
@@ -68,7 +68,7 @@ PARTS = {
         "ledl.features:Preprocessing",
         ("size", "resize", "resample", "channels", "scale", "mean", "std"),
     ),
-    "RidgeCoder": ("ledl.coders:RidgeCoder", ("atoms", "_projection")),
+    "RidgeCoder": ("ledl.coding:RidgeCoder", ("atoms", "_projection")),
     "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
     "Stream": (
         "ledl.solvers.stream:Stream",

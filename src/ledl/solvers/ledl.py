@@ -45,9 +45,8 @@ from ledl.arrays import (
     take_rows,
     to_host,
 )
-from ledl.blocks import Block, Blocks
-from ledl.checkpoints import Checkpoint
 from ledl.objective import part_norms
+from ledl.samples import Block, Blocks, Checkpoint
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate

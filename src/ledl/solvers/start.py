@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, as_array, namespace, take_rows, to_host, unit_rows
-from ledl.blocks import Block, Blocks
+from ledl.samples import Block, Blocks
 from ledl.solvers.ledl import Atoms
 from ledl.subspace import Subspace
 from ledl.targets import reduce_code_transform

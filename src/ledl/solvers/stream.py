@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ledl.arrays import Array, as_array, class_sums, namespace, to_host
-from ledl.blocks import Block, Blocks
+from ledl.samples import Block, Blocks
 from ledl.solvers.atoms import Sums, sweep
 from ledl.solvers.ledl import (
     Atoms,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.blocks._memory import Block, Step, add, spans_of
+from ledl.samples._memory import Block, Step, add, spans_of
 
 # Makes what steps work on of rows and their norms.
 Prepare = Callable[[Array, Array], Array]

@@ -180,7 +180,7 @@ _ALL = [
     Method(
         "ledl-cv",
         "LEDL, all chosen",
-        [("ledl.tuning:LEDLClassifierCV", {})],
+        [("ledl.model_selection:LEDLClassifierCV", {})],
         isotropic=False,
         chooses_for="ledl",
     ),

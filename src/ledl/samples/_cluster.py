@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.blocks._memory import BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, spans_of
-from ledl.blocks._worker import (
+from ledl.samples._memory import BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, spans_of
+from ledl.samples._worker import (
     Outcome,
     Place,
     Prepare,

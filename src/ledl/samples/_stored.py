@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, is_dask, row_squares
-from ledl.blocks import Block, BlockError, Blocks, Chunk, ClusterBlocks, MappedBlocks, cut, spans_of
-from ledl.spreading import is_dask_task
+from ledl.parallel import is_dask_task
+from ledl.samples._cluster import Chunk, ClusterBlocks
+from ledl.samples._mapped import MappedBlocks
+from ledl.samples._memory import Block, BlockError, Blocks, cut, spans_of
 from ledl.subspace import scaled, squared_norms
 
 # Bytes of a block with all that a step makes of it; and samples of a file that are scanned at a time.

@@ -20,17 +20,15 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, place, to_host
-from ledl.blocks import InMemoryBlocks
-from ledl.coders import BatchedLassoCoder, RidgeCoder
-from ledl.coding import Samples
+from ledl.coding import BatchedLassoCoder, RidgeCoder, Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.estimators._base import LassoCodes, with_components
 from ledl.estimators._starts import n_starts_of, starts_of
+from ledl.parallel import n_places, one_blas_thread, spread
+from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
 from ledl.solvers.ledl import Atoms, solve
-from ledl.spreading import n_places, spread
-from ledl.threads import one_blas_thread
 
 # Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
 BATCH = 2**17

@@ -1,13 +1,22 @@
-"""Work that is spread: over threads of this process, or wherever joblib has been told to run it."""
+"""Parallel work: in threads of this process, or wherever joblib has been told to run it.
+
+BLAS's own threads are held to one, so that ours can each work on samples of their own.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.linalg  # noqa: F401  (its BLAS must be loaded before BLAS libraries are looked for)
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import (
     LokyBackend,
@@ -16,13 +25,95 @@ from joblib.parallel import (
     ThreadingBackend,
     get_active_backend,
 )
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from ledl.threads import map_in_threads
-
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # joblib's backends that count processors of this machine; those of a cluster count its workers.
 OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Looking for the libraries takes milliseconds, setting their threads microseconds."""
+    return ThreadpoolController()
+
+
+def _let_any_thread_set() -> None:
+    """Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again."""
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
+
+
+class _BlasThreads:
+    """BLAS's threads, held at one while anybody asks for it.
+
+    The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
+    would restore what another had set. The last to end need not be the first to have asked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limits: Any = None
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                _let_any_thread_set()
+                self._limits = _controller().limit(limits=1, user_api="blas")
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    _let_any_thread_set()
+                    self._limits.restore_original_limits()
+                    _let_any_thread_set()
+
+
+one_blas_thread = _BlasThreads().one
+
+
+def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int) -> list[Result]:
+    """Results in the order of the tasks, the calling thread taking its share.
+
+    `work` should let go of the interpreter, as BLAS and compiled loops do.
+    """
+    n_helpers = min(n_threads, len(tasks)) - 1
+    if n_helpers <= 0:
+        return [work(task) for task in tasks]
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for number in range(len(tasks)):
+        waiting.put(number)
+    results: list[Any] = [None] * len(tasks)
+
+    def take_tasks() -> None:
+        while (number := _next(waiting)) is not None:
+            try:
+                results[number] = work(tasks[number])
+            except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
+                while _next(waiting) is not None:
+                    pass
+                raise
+
+    with ThreadPoolExecutor(n_helpers) as pool:
+        helpers = [pool.submit(take_tasks) for _ in range(n_helpers)]
+        take_tasks()
+        for helper in helpers:
+            helper.result()
+    return results
+
+
+def _next(waiting: SimpleQueue[int]) -> int | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None
 
 
 def n_threads(n_jobs: int | None) -> int:

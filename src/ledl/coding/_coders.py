@@ -21,13 +21,13 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.objective import duality_gap
+from ledl.parallel import map_in_threads
 from ledl.solvers import compiled
 from ledl.solvers.batched import batched_lasso
 from ledl.solvers.lasso import LassoInfo, lasso
 from ledl.solvers.omp import omp
 from ledl.solvers.proximal import find_penalty
 from ledl.subspace import squared_norms
-from ledl.threads import map_in_threads
 
 # From this tolerance on, products are made in float32: their rounding is small beside it.
 SINGLE_PRECISION_TOL = 1e-4

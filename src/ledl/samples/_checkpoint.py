@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
-from ledl.blocks import Block, Blocks
+from ledl.samples._memory import Block, Blocks
 
 FIRST_LINE = b"ledl checkpoint, format 1\n"
 # A header of more bytes is none of ours.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledl.arrays import IN_FLIGHT, Array, Copier, as_host_tensor, to_host
-from ledl.blocks._memory import Block, Blocks, Step, Sums, spans_of
+from ledl.samples._memory import Block, Blocks, Step, Sums, spans_of
 
 
 class StreamedBlocks(Blocks):

@@ -26,13 +26,12 @@ from ledl.arrays import (
     to_host,
     upload_ahead,
 )
-from ledl.coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
-from ledl.lazy import check_rows, floats_of, map_rows
+from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
+from ledl.parallel import map_in_threads, n_threads, one_blas_thread
+from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
-from ledl.spreading import n_threads
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms
-from ledl.threads import map_in_threads, one_blas_thread
 
 
 class CodingInfo(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.blocks._memory import Block, Blocks, KeepCodes, ReadCodes, Step, Sums, in_threads
+from ledl.samples._memory import Block, Blocks, KeepCodes, ReadCodes, Step, Sums, in_threads
 
 CODES = ("Z", "L")
 

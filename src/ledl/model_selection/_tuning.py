@@ -27,9 +27,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ledl.arrays import Array, is_dask, is_torch, namespace
 from ledl.estimators import LEDLClassifier
 from ledl.estimators._base import accuracy, check_flat, fit_context, unharmed
-from ledl.lazy import check_rows, floats_of, map_rows
-from ledl.selection import Fold, judge, split
-from ledl.temperature import best_factor, log_losses, log_scores
+from ledl.model_selection._search import Fold, judge, split
+from ledl.model_selection._temperature import best_factor, log_losses, log_scores
+from ledl.samples import check_rows, floats_of, map_rows
 
 # Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
 # in all, which is as many as the choice needs. It bounds the cost where classes are many.
