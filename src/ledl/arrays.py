@@ -149,6 +149,19 @@ def free_memory(like: Array) -> int:
         return 2**30
 
 
+def check_memory(n_bytes: int, what: str, remedy: str) -> None:
+    """Raise, before anything is allocated, if that many bytes cannot fit in this machine's memory."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every platform tells
+        return
+    if n_bytes > total:
+        raise ValueError(
+            f"{what} need about {n_bytes / 1e9:,.0f} GB, more than this machine's {total / 1e9:,.0f} GB. "
+            f"{remedy}"
+        )
+
+
 def is_numpy(array: Array) -> bool:
     """Whether compiled loops and LAPACK can work on the array where it lies."""
     return isinstance(array, np.ndarray)

@@ -27,12 +27,8 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
-from ledl.arrays import Array, as_array, is_dask, is_torch, namespace, to_host
-from ledl.estimators import LEDLClassifier
-from ledl.estimators._base import DictionaryClassifier, accuracy, fit_context
-from ledl.estimators._starts import n_starts_of
-from ledl.model_selection import LEDLClassifierCV
-from ledl.objective import class_residuals
+from ledl.arrays import Array, is_dask, is_torch, to_host
+from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
 from ledl.samples import check_rows, map_rows
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
@@ -158,8 +154,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         for train, test in judging_folds(self.cv, X, y):
             model = clone(self.estimator).fit(*_safe_split(self.estimator, X, y, train))
             X_test, _ = _safe_split(self.estimator, X, y, test, train)
-            judged = judge(model, X_test)
-            evidence[test], found[test] = judged.evidence, judged.labels
+            scores, evidence[test] = judge(model, X_test)
+            found[test] = model.classes_[scores.argmax(axis=1)]
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         self.evidence_, self.cv_predictions_ = evidence, found
         return self
@@ -193,11 +189,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self._labels(X)
 
     def _labels(self, X: Array) -> Array:
-        judged = judge(self.estimator_, X)
+        """Return what `predict` does, without its warning: once is enough for all chunks."""
+        scores, evidence = judge(self.estimator_, X)
+        labels = self.classes_[scores.argmax(axis=1)]
         if self.reject == 0:
-            return judged.labels
-        rejected = self._p_values(judged.evidence) <= self.reject
-        return np.where(rejected, np.asarray(self.reject_label_), judged.labels)
+            return labels
+        return np.where(self.p_values_of(evidence) <= self.reject, np.asarray(self.reject_label_), labels)
 
     def p_values(self, X: Array) -> Array:
         """The share of training samples that are as unlike their classes as a sample is, or more.
@@ -217,7 +214,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return map_rows(self._for_chunks(X).p_values, X, np.dtype(np.float64))
-        return self._p_values(judge(self.estimator_, X).evidence)
+        return self.p_values_of(judge(self.estimator_, X)[1])
 
     def novelty(self, X: Array) -> Array:
         """How unlike every class samples are: the larger the more, 0 being usual.
@@ -234,7 +231,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return map_rows(self._for_chunks(X).novelty, X, np.dtype(np.float64))
-        return self._unlikeness(judge(self.estimator_, X).evidence)
+        return self._unlikeness(judge(self.estimator_, X)[1])
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """Accuracy on labelled samples, a rejected one having the label `reject_label_`.
@@ -256,7 +253,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return accuracy(self, X, y, sample_weight)
 
     def _for_chunks(self, X: Array) -> RejectingClassifier:
-        """What is to judge chunks of a Dask array, as it is now: `fit` makes a new `estimator_`."""
+        """Return what is to judge chunks of a Dask array, as it is now: `fit` makes a new `estimator_`."""
         check_rows(X)
         width = getattr(self, "n_features_in_", X.shape[1])  # not every pipeline knows
         if width != X.shape[1]:
@@ -265,10 +262,21 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         model = copy(self)
         if isinstance(self.estimator_, DictionaryClassifier):
-            model.estimator_ = self.estimator_._for_chunks(X)
+            model.estimator_ = for_chunks(self.estimator_, X)
         return model
 
-    def _p_values(self, evidence: Array) -> Array:
+    def p_values_of(self, evidence: Array) -> Array:
+        """The same for samples whose evidence is known.
+
+        Parameters
+        ----------
+        evidence : ndarray of shape (n_samples, 2)
+            Concentration and residual.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples,)
+        """
         usual = np.sort(self._unlikeness(self.evidence_))
         n_as_unlike = len(usual) - np.searchsorted(usual, self._unlikeness(evidence), side="left")
         return (n_as_unlike + 1) / (len(usual) + 1)
@@ -314,38 +322,26 @@ class Parts(NamedTuple):
     rejecter: RejectingClassifier | None
 
     def transform(self, X: Any) -> Any:
-        """Samples as the classifier takes them."""
+        """Return samples as the classifier takes them."""
         for step in self.transformers:
             X = step.transform(X)
         return X
 
 
 def parts_of(estimator: Any) -> Parts:
-    """The steps before a classifier, those of pipelines in pipelines too, and what rejects around it."""
-    steps = flat_steps(estimator)
-    return Parts(steps[:-1], steps[-1] if steps else None, rejecter_of(estimator))
-
-
-def flat_steps(estimator: Any) -> list[Any]:
-    """Estimators in the order in which samples meet them."""
+    """Return the steps before a classifier, those of pipelines in pipelines too, and what rejects around it."""
     if isinstance(estimator, RejectingClassifier):
-        return flat_steps(getattr(estimator, "estimator_", estimator.estimator))
-    if isinstance(estimator, LEDLClassifierCV):
-        return [getattr(estimator, "best_estimator_", LEDLClassifier())]
-    if isinstance(estimator, Pipeline):
-        return [inner for _, step in estimator.steps for inner in flat_steps(step)]
-    return [] if estimator is None or estimator == "passthrough" else [estimator]
-
-
-def rejecter_of(estimator: Any) -> RejectingClassifier | None:
-    """What rejects, if anything: the outermost."""
-    if isinstance(estimator, RejectingClassifier):
-        return estimator
-    return rejecter_of(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) and estimator.steps else None
+        inner = parts_of(getattr(estimator, "estimator_", estimator.estimator))
+        return inner._replace(rejecter=estimator)
+    if not isinstance(estimator, Pipeline):
+        return Parts([], None if estimator == "passthrough" else estimator, None)
+    parts = [parts_of(step) for _, step in estimator.steps]
+    steps = [one for part in parts for one in (*part.transformers, part.classifier) if one is not None]
+    return Parts(steps[:-1], steps[-1] if steps else None, parts[-1].rejecter if parts else None)
 
 
 def our_parts(estimator: Any) -> Parts:
-    """The parts of a classifier with atoms; others are refused."""
+    """Return the parts of a classifier with atoms; raise for others."""
     parts = parts_of(estimator)
     if not isinstance(parts.classifier, DictionaryClassifier):
         raise TypeError(
@@ -355,53 +351,16 @@ def our_parts(estimator: Any) -> Parts:
     return parts
 
 
-class Judged(NamedTuple):
-    """What a classifier makes of samples."""
-
-    labels: Array  # (n,)
-    scores: Array  # (n, c)
-    evidence: Array  # (n, 2): concentration and residual
-
-
-def judge(estimator: Any, X: Array) -> Judged:
-    """Labels, scores, concentration and residual of samples in one pass, by a fitted classifier or pipeline."""
+def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
+    """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline."""
     parts = our_parts(estimator)
-    model: DictionaryClassifier = parts.classifier
-    owners = atom_owners(model)
-    c = len(model.classes_)
-    members = [np.flatnonzero(owners == j) for j in range(c)]
-    belongs = (owners[:, None] == np.arange(c)).astype(np.float64)
-
-    rule, n_starts = model._rule_for_many(), n_starts_of(model)
-
-    def finish(codes: Array, X: Array, sq_norms: Array) -> Array:
-        xp = namespace(codes)
-        sizes = xp.abs(as_array(codes, codes, xp.float64)) @ as_array(belongs, codes)
-        total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
-        share = largest / xp.where(total > 0, total, xp.ones_like(total))
-        concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
-        # What the atoms make of the sample is the mean over starts: the sum over all atoms, divided.
-        nearest = xp.min(class_residuals(codes / n_starts, X, sq_norms, model._atoms, members), axis=1)
-        # A sample of zeros is as far from every class as can be.
-        residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
-        scores = as_array(rule(codes, X, sq_norms), codes, xp.float64)
-        return xp.concat([scores, xp.stack([concentration, residual], axis=1)], axis=1)
-
-    found = to_host(model._from_codes(parts.transform(X), finish))
-    scores, evidence = found[:, :c], found[:, c:]
-    return Judged(model.classes_[scores.argmax(axis=1)], scores, evidence)
-
-
-def atom_owners(model: DictionaryClassifier) -> Array:
-    """The class of each atom, 0, ..., c - 1: its own, or, where atoms have none, that it counts for most."""
-    if hasattr(model, "atom_classes_"):
-        return model._atom_labels
-    weights: Array = model.label_components_
-    return weights.argmax(axis=1)
+    model, X = parts.classifier, parts.transform(X)
+    found: tuple[Array, Array] = model.dictionary_.judge(check_samples(model, X), model.device, model.n_jobs)
+    return found
 
 
 def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
-    """Splits of the training samples, stratified and fewer than asked for if a class has fewer samples."""
+    """Return splits of the training samples, stratified and fewer than asked for if a class has fewer samples."""
     classes, counts = np.unique(y, return_counts=True)
     if isinstance(cv, Integral):
         if counts.min() < 2:
@@ -429,7 +388,7 @@ def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
 
 
 def checked_label(label: Any, classes: Array) -> Any:
-    """What rejected samples are called: like the classes, and none of them."""
+    """Return what rejected samples are called: like the classes, and none of them."""
     numbers = classes.dtype.kind in "biuf"
     if label is None:
         label = min(-1, math.floor(classes.min()) - 1) if numbers else "none of these"

@@ -1,29 +1,27 @@
-"""Sparse codes of samples over a dictionary."""
+"""Sparse codes of samples over a dictionary: the lasso, ridge regression, orthogonal matching pursuit.
 
-from ledl.coding._api import (
-    CodingInfo,
-    Samples,
-    code_in_chunks,
-    encode,
-    float_tensor,
-    lasso_coder,
-    sparse_encode,
-)
-from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, RidgeCoder, chunk_size, gram
+`Lasso`, `Ridge` and `OMP` name a method and its settings; `prepare` makes a coder of one for given atoms;
+`code_in_chunks` codes many samples with it.
+"""
+
+from ledl.coding._api import float_tensor, sparse_encode
+from ledl.coding._chunks import CodingInfo, Samples, code_in_chunks
+from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, RidgeCoder
+from ledl.coding._settings import OMP, Lasso, Ridge, Settings
 
 __all__ = [
+    "OMP",
     "BatchedLassoCoder",
     "Coder",
     "CodingInfo",
+    "Lasso",
     "LassoCoder",
     "OMPCoder",
+    "Ridge",
     "RidgeCoder",
     "Samples",
-    "chunk_size",
+    "Settings",
     "code_in_chunks",
-    "encode",
     "float_tensor",
-    "gram",
-    "lasso_coder",
     "sparse_encode",
 ]

@@ -1,18 +1,59 @@
-"""The estimators: parameters, validation and fitted attributes over the functions of `ledl.solvers`."""
+"""The estimators: parameters, checks and fitted attributes over the functions of `ledl.solvers`.
 
+Below the classifiers stand what new ones are made of (docs/add_a_classifier.md), and what model selection needs
+of LEDL's training.
+"""
+
+from ledl.estimators._base import (
+    DEVICE,
+    N_JOBS,
+    DictionaryClassifier,
+    accuracy,
+    adopt,
+    check_flat,
+    check_labelled,
+    check_samples,
+    device_of,
+    fit_context,
+    fitted_attributes,
+    for_chunks,
+    kept_samples,
+    number_labels,
+    rollback_on_error,
+    take_features,
+)
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._csdl import CSDLClassifier
 from ledl.estimators._ksvd import KSVD
 from ledl.estimators._lcksvd import DKSVDClassifier, LCKSVDClassifier
-from ledl.estimators._ledl import LEDLClassifier
+from ledl.estimators._ledl import LEDLClassifier, prepare_training, read_atoms, with_parameters
 from ledl.estimators._src import SRCClassifier
 
 __all__ = [
+    "DEVICE",
     "KSVD",
+    "N_JOBS",
     "CRCClassifier",
     "CSDLClassifier",
     "DKSVDClassifier",
+    "DictionaryClassifier",
     "LCKSVDClassifier",
     "LEDLClassifier",
     "SRCClassifier",
+    "accuracy",
+    "adopt",
+    "check_flat",
+    "check_labelled",
+    "check_samples",
+    "device_of",
+    "fit_context",
+    "fitted_attributes",
+    "for_chunks",
+    "kept_samples",
+    "number_labels",
+    "prepare_training",
+    "read_atoms",
+    "rollback_on_error",
+    "take_features",
+    "with_parameters",
 ]

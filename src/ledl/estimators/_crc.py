@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array
-from ledl.coding import Coder, RidgeCoder, Samples
+from ledl.arrays import Array, to_host
+from ledl.coding import Ridge, RidgeCoder
+from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
-    ChosenScores,
-    RegularizedScores,
-    ResidualScores,
-    SamplesAreAtoms,
+    DictionaryClassifier,
+    adopt,
     fit_context,
-    unharmed,
+    fitted_attributes,
+    rollback_on_error,
 )
-from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import one_blas_thread
 
 
-class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):
+class CRCClassifier(DictionaryClassifier):
     r"""Collaborative representation based classification (CRC).
 
     The training samples X themselves are the atoms. A new sample y has the codes
@@ -121,11 +122,9 @@ class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):
     True
     """
 
-    _rules: ClassVar[dict[str, Any]] = {"residual": ResidualScores, "regularized": RegularizedScores}
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "rule": [StrOptions(set(_rules))],
+        "rule": [StrOptions({"residual", "regularized"})],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "device": DEVICE,
@@ -158,7 +157,7 @@ class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> CRCClassifier:
         """Factorise once for all new samples.
 
@@ -174,15 +173,19 @@ class CRCClassifier(ChosenScores, SamplesAreAtoms, KernelClassifier):
         self : CRCClassifier
         """
         samples, labels, classes = self._training_data(X, y)
-        space, atoms = self._find_space(samples)
+        space, coordinates = self._find_space(samples)
+        atoms, coder = to_host(coordinates), Ridge(self.alpha)
         with one_blas_thread():
-            ridge = RidgeCoder(atoms, self.alpha)
-        self._keep(**self._atom_attributes(space, atoms, labels, classes), _ridge=ridge)
+            kept = {coder: RidgeCoder(coordinates, self.alpha)}
+        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": labels}
+        known |= {"samples": atoms, "sample_labels": labels}
+        dictionary = FittedDictionary(space, atoms, self._unit_norm, coder, **known, kept=kept)
+        adopt(self, **fitted_attributes(dictionary))
         return self
 
-    def _coder(self, samples: Samples, threads: int) -> Coder:
-        ridge: RidgeCoder = self._ridge
-        return ridge
+    def _current(self) -> FittedDictionary:
+        rule = ResidualRule() if self.rule == "residual" else RegularizedRule()
+        return replace(self._dictionary, rule=rule)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -10,19 +11,22 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from ledl.arrays import Array
+from ledl.arrays import Array, check_memory
+from ledl.coding import Lasso
+from ledl.dictionary import FittedDictionary, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
-    IterationOutcome,
-    LassoCodes,
-    ResidualScores,
-    check_memory,
+    DictionaryClassifier,
+    adopt,
     fit_context,
+    fitted_attributes,
     kept_samples,
-    unharmed,
+    outcome,
+    rollback_on_error,
+    share_out_atoms,
 )
-from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import map_in_threads, n_threads, one_blas_thread
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.iteration import Iterations
@@ -30,7 +34,7 @@ from ledl.solvers.start import random_mixtures
 from ledl.targets import default_n_atoms
 
 
-class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassifier):
+class CSDLClassifier(DictionaryClassifier):
     r"""Class-specific dictionary learning with sparse representation based classification (CSDL-SRC).
 
     For each class j, with samples :math:`X_j`, atoms :math:`B_j` with rows of norm 1 are learnt by blockwise
@@ -200,7 +204,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> CSDLClassifier:
         """Learn atoms for each class.
 
@@ -217,7 +221,7 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         """
         samples, labels, classes = self._training_data(X, y, on_host=True)
         n, c = len(labels), len(classes)
-        atom_labels = self._share_out_atoms(labels, default_n_atoms(n, c))
+        atom_labels = share_out_atoms(labels, self.n_components, default_n_atoms(n, c))
         counts = np.bincount(atom_labels)
         check_memory(
             8 * counts.max() * (3 * counts.max() + 4 * np.bincount(labels).max()), "Codes", "Use fewer atoms."
@@ -233,16 +237,15 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
             tasks = list(zip(by_class, starts, strict=True))
             runs = map_in_threads(lambda task: learn(*task), tasks, n_threads(self.n_jobs))
         atoms = np.concatenate([run.state for run in runs]).astype(dtype, copy=False)
-        self._keep(
-            **self._atom_attributes(space, atoms, atom_labels, classes),
-            **self._outcome(side_by_side(runs)),
-            **kept_samples(coordinates, labels),
-        )
+        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": atom_labels}
+        known |= kept_samples(coordinates, labels)
+        dictionary = FittedDictionary(space, atoms, self._unit_norm, Lasso(self.alpha), **known)
+        adopt(self, **outcome(self, as_problems(runs)), **fitted_attributes(dictionary))
         return self
 
-    @property
-    def _alpha(self) -> float:
-        return self.alpha if self.transform_alpha is None else self.transform_alpha
+    def _current(self) -> FittedDictionary:
+        alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
+        return replace(self._dictionary, coder=Lasso(alpha, self.transform_tol))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -252,8 +255,8 @@ class CSDLClassifier(IterationOutcome, ResidualScores, LassoCodes, KernelClassif
         return tags
 
 
-def side_by_side(runs: list[Iterations]) -> Iterations:
-    """The iterations of all classes as those of several problems."""
+def as_problems(runs: list[Iterations]) -> Iterations:
+    """Return the iterations of all classes as those of several problems."""
     n_iter = np.array([int(run.n_iter) for run in runs])
     objective = np.full((n_iter.max(), len(runs)), np.nan)
     for j, run in enumerate(runs):

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array, is_torch, product, to_host
-from ledl.coding import float_tensor
+from ledl.arrays import Array, check_memory, is_dask, is_torch, product, to_host
+from ledl.coding import OMP, float_tensor
+from ledl.dictionary import FittedDictionary
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
-    Dictionary,
-    IterativeFit,
-    OMPCodes,
-    check_flat,
-    check_memory,
+    CallbackSupportMixin,
+    adopt,
     check_not_zero,
+    check_samples,
+    device_of,
     fit_context,
-    unharmed,
+    for_chunks,
+    outcome,
+    rollback_on_error,
+    telling_callbacks,
     with_callbacks,
 )
 from ledl.parallel import one_blas_thread
+from ledl.samples import floats_of, map_rows
 from ledl.solvers import ksvd
 from ledl.solvers.start import sample_start
-from ledl.subspace import scaled, squared_norms
+from ledl.subspace import Subspace, find_subspace, scaled, squared_norms
 from ledl.targets import default_n_atoms
 
 
-class KSVD(IterativeFit, OMPCodes, Dictionary):
+class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Dictionary learning by K-SVD.
 
     Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,
@@ -153,7 +160,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Any = None) -> KSVD:
         """Learn atoms from samples.
 
@@ -168,11 +175,7 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         -------
         self : KSVD
         """
-        check_flat(X)
-        if is_torch(X):
-            samples = to_host(self._checked_tensor(X, reset=True))
-        else:
-            samples = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        samples = to_host(check_samples(self, X, reset=True))
         check_not_zero(samples)
         n, dtype = len(samples), samples.dtype
         K = default_n_atoms(n, 1, a_sample=1) if self.n_components is None else self.n_components
@@ -181,27 +184,54 @@ class KSVD(IterativeFit, OMPCodes, Dictionary):
         )
         samples = scaled(samples) if self.normalize else samples.copy()
         squared_norms(samples, "X")  # refuses numbers whose squares are of no use
-        space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
+        space, coordinates = find_subspace(samples.astype(np.float64, copy=False))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         start = sample_start(coordinates, K, np.random.default_rng(seed))
-
-        def keep(state: ksvd.State) -> dict[str, Any]:
-            components = space.expand(state.M).astype(dtype, copy=False)
-            scales = self._unit_norm
-            return {"_space": space, "_scales": scales, "_atoms": state.M, "components_": components}
-
-        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
+        learnt = partial(self._learnt, space, dtype)
+        with telling_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
             run = ksvd.solve(
                 coordinates,
                 start,
                 self.n_nonzero_coefs,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                device=self._device_of(X),
-                callback=lambda iteration, record, state: watch(lambda: keep(state)),
+                device=device_of(X, self.device),
+                callback=lambda iteration, record, state: watch(partial(learnt, state)),
             )
-            self._keep(**self._outcome(run), **keep(run.state))
+            adopt(self, **outcome(self, run), **learnt(run.state))
         return self
+
+    def _learnt(self, space: Subspace, dtype: Any, state: ksvd.State) -> dict[str, Any]:
+        """Return the fitted attributes for atoms in the coordinates of a space."""
+        dictionary = FittedDictionary(space, state.M, self.normalize, OMP(self.n_nonzero_coefs))
+        return {"_dictionary": dictionary, "components_": space.expand(state.M).astype(dtype, copy=False)}
+
+    def transform(self, X: Array) -> Array:
+        """Codes of samples over the atoms.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
+
+        Returns
+        -------
+        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
+        """
+        if is_dask(X):
+            return map_rows(for_chunks(self, X).transform, X, floats_of(X), self._n_features_out)
+        return self.dictionary_.codes(check_samples(self, X), self.device, self.n_jobs)
+
+    @property
+    def dictionary_(self) -> FittedDictionary:
+        """What was fitted, as one record, with the coder that parameters ask for now."""
+        check_is_fitted(self)
+        self._validate_params()  # some may have been set since
+        return replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._dictionary.atoms)
 
     def inverse_transform(self, X: Array) -> Array:
         """Samples from codes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -10,18 +12,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array
+from ledl.arrays import Array, check_memory
+from ledl.coding import OMP
+from ledl.dictionary import ClassifierRule, FittedDictionary
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
-    CodeScores,
+    CallbackSupportMixin,
     DictionaryClassifier,
-    IterativeFit,
-    OMPCodes,
-    check_memory,
+    adopt,
+    device_of,
     fit_context,
+    fitted_attributes,
     kept_samples,
-    unharmed,
+    outcome,
+    rollback_on_error,
+    share_out_atoms,
+    telling_callbacks,
     with_callbacks,
 )
 from ledl.parallel import one_blas_thread
@@ -42,32 +49,24 @@ CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
+class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
     """What D-KSVD and LC-KSVD share: the paper's Algorithm 2 at the label scales that a subclass gives."""
 
+    n_components: int | None
     n_nonzero_coefs: int
+    init: str = "class"
     init_iter: int
+    max_iter: int
+    tol: float
     random_state: int | np.random.RandomState | None
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
-        """The weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""
+        """Return the weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""
         raise NotImplementedError
-
-    def _start(
-        self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator, device: str | None
-    ) -> Array:
-        """The dictionary before labels are seen: K-SVD on the samples of each class."""
-        T, counts = self.n_nonzero_coefs, np.bincount(atom_labels)
-        options: dict[str, Any] = {"max_iter": self.init_iter, "rng": rng, "device": device}
-        return lcksvd.class_start(X, labels, counts, T, **options)
-
-    def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
-        """The classifier, given that learnt with the atoms and the codes of the samples."""
-        return W
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> LabelKSVD:
         """Learn atoms and classifier from labelled samples.
 
@@ -84,37 +83,65 @@ class LabelKSVD(IterativeFit, CodeScores, OMPCodes, DictionaryClassifier):
             The fitted classifier.
         """
         samples, labels, classes = self._training_data(X, y, on_host=True)
-        n, c, dtype = len(labels), len(classes), samples.dtype
-        atom_labels = self._share_out_atoms(labels, default_n_atoms(n, c, a_sample=1))
-        K = len(atom_labels)
+        n, c, dtype, by_class = len(labels), len(classes), samples.dtype, self.init == "class"
+        default = default_n_atoms(n, c, a_sample=1)
+        if by_class:
+            atom_labels = share_out_atoms(labels, self.n_components, default)
+        else:
+            atom_labels = np.zeros(default if self.n_components is None else self.n_components, dtype=np.int64)
+        K, T, device = len(atom_labels), self.n_nonzero_coefs, device_of(X, self.device)
         check_memory(
             8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of {K} atoms", "Use fewer n_components."
         )
-        label_scale, device = self._label_scale(atom_labels, c), self._device_of(X)
+        label_scale = self._label_scale(atom_labels, c)
         space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-
-        def keep(learnt: lcksvd.Learnt) -> dict[str, Any]:
-            attributes = self._atom_attributes(space, learnt.B, atom_labels, classes)
-            attributes["components_"] = attributes["components_"].astype(dtype, copy=False)
-            W = self._classifier(learnt.W, learnt.S, labels)
-            return {**attributes, "_code_atoms": learnt.W, "label_components_": W.astype(dtype, copy=False)}
-
-        with self._callbacks(X, y, self.max_iter) as watch, one_blas_thread():
-            start = self._start(coordinates, labels, atom_labels, np.random.default_rng(seed), device)
+        rng = np.random.default_rng(seed)
+        learnt = partial(self._learnt, space, atom_labels, labels, classes, dtype)
+        options: dict[str, Any] = {"max_iter": self.init_iter, "device": device}
+        with telling_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
+            # The dictionary before labels are seen: K-SVD on the samples of each class, or on all.
+            if by_class:
+                start = lcksvd.class_start(coordinates, labels, np.bincount(atom_labels), T, rng=rng, **options)
+            else:
+                start = ksvd.solve(
+                    coordinates, sample_start(coordinates, K, rng), T, tol=0.0, **options
+                ).state.M
             run = lcksvd.solve(
                 coordinates,
                 labels,
                 start,
                 label_scale,
-                self.n_nonzero_coefs,
+                T,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 device=device,
-                callback=lambda iteration, record, learnt: watch(lambda: keep(learnt())),
+                callback=lambda iteration, record, now: watch(lambda: learnt(now())),
             )
-            self._keep(**self._outcome(run), **keep(run.state), **kept_samples(coordinates, labels))
+            adopt(self, **outcome(self, run), **learnt(run.state))
+        self._dictionary = replace(self._dictionary, **kept_samples(coordinates, labels))
         return self
+
+    def _learnt(
+        self, space: Any, atom_labels: Array, labels: Array, classes: Array, dtype: Any, now: lcksvd.Learnt
+    ) -> dict[str, Any]:
+        """Return the fitted attributes for what was learnt so far."""
+        W = self._classifier(now.W, now.S, labels).astype(dtype, copy=False)
+        owners = atom_labels if self.init == "class" else W.argmax(axis=1)
+        known: dict[str, Any] = {"rule": ClassifierRule(W), "classes": classes, "atom_labels": owners}
+        dictionary = FittedDictionary(space, now.B, self._unit_norm, OMP(self.n_nonzero_coefs), **known)
+        attributes = fitted_attributes(dictionary)
+        attributes["components_"] = attributes["components_"].astype(dtype, copy=False)
+        if self.init != "class":
+            del attributes["atom_classes_"]  # where atoms start at no class
+        return {**attributes, "label_components_": W, "_code_atoms": now.W}
+
+    def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
+        """Return the classifier, given that learnt with the atoms and the codes of the samples."""
+        return W
+
+    def _current(self) -> FittedDictionary:
+        return replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
 
 
 class DKSVDClassifier(LabelKSVD):
@@ -259,26 +286,6 @@ class DKSVDClassifier(LabelKSVD):
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         return np.full(n_classes, self.label_weight**0.5)
-
-    def _start(
-        self, X: Array, labels: Array, atom_labels: Array, rng: np.random.Generator, device: str | None
-    ) -> Array:
-        if self.init == "class":
-            return super()._start(X, labels, atom_labels, rng, device)
-        start = sample_start(X, len(atom_labels), rng)
-        options: dict[str, Any] = {"max_iter": self.init_iter, "tol": 0.0, "device": device}
-        return ksvd.solve(X, start, self.n_nonzero_coefs, **options).state.M
-
-    def _share_out_atoms(self, labels: Array, default: int) -> Array:
-        if self.init == "class":
-            return super()._share_out_atoms(labels, default)
-        return np.zeros(default if self.n_components is None else self.n_components, dtype=np.int64)
-
-    def _atom_attributes(self, *args: Any) -> dict[str, Any]:
-        attributes = super()._atom_attributes(*args)
-        if self.init == "all":
-            del attributes["atom_classes_"]
-        return attributes
 
 
 class LCKSVDClassifier(LabelKSVD):
@@ -442,8 +449,8 @@ class LCKSVDClassifier(LabelKSVD):
     def code_components_(self) -> Array:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
-        A = self._code_atoms * code_scale(np.bincount(self._atom_labels))
-        return expand_code_transform(A, self._atom_labels).astype(self.components_.dtype, copy=False)
+        A = self._code_atoms * code_scale(np.bincount(self._dictionary.atom_labels))
+        return expand_code_transform(A, self._dictionary.atom_labels).astype(self.components_.dtype, copy=False)
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         label_weight = self.label_weight if self.variant == 2 else 0.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import closing, nullcontext
-from functools import partial
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import joblib
 import numpy as np
-import scipy.linalg
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -20,6 +18,7 @@ from ledl.arrays import (
     IN_FLIGHT,
     Array,
     as_array,
+    check_memory,
     float32_products,
     free_memory,
     is_dask,
@@ -28,26 +27,32 @@ from ledl.arrays import (
     place,
     to_host,
 )
+from ledl.coding import Lasso, Ridge
+from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     SINGLE_THREAD_ATOMS,
-    CodeScores,
-    IterativeFit,
-    ResidualScores,
-    check_memory,
+    CallbackSupportMixin,
+    DictionaryClassifier,
+    adopt,
+    check_labelled,
     check_not_zero,
+    device_of,
     fit_context,
+    fitted_attributes,
     kept_samples,
-    unharmed,
+    number_labels,
+    outcome,
+    rollback_on_error,
+    share_out_atoms,
+    take_features,
+    telling_callbacks,
     warn_of_zero_codes,
     with_callbacks,
-    with_components,
 )
-from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
-from ledl.estimators._rules import JointScores, RidgeScores
-from ledl.estimators._starts import SeveralStarts, check_starts, mean_over_starts, starts_of
-from ledl.estimators._stream import StreamFit, check_precision
+from ledl.estimators._online import check_precision, learn_batch
+from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import (
     Blocks,
@@ -63,7 +68,7 @@ from ledl.samples import (
     open_file,
     with_known_rows,
 )
-from ledl.solvers.iteration import Iterations, Status
+from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep, solve
 from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
@@ -87,56 +92,7 @@ NOT_THE_RESULT = {
 }
 
 
-class Training(NamedTuple):
-    """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
-
-    space: Subspace
-    coordinates: Array | StoredRows  # (n, r); the latter are visited block by block
-    labels: Array  # (n,)
-    classes: Array
-    atom_labels: Array  # (K,)
-    start: Atoms  # (K, q), or (n_init, K, q) of several starts
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Samples, their coordinates, starts, atoms and their columns: what is the same throughout a batch."""
-        return (*self.coordinates.shape, *self.start.M.shape)
-
-    @property
-    def starts(self) -> list[Training]:
-        """The same with one start each."""
-        M = self.start.M
-        return [self] if M.ndim == 2 else [self._replace(start=self.start._replace(M=one)) for one in M]
-
-    @property
-    def code_scale(self) -> Array:
-        return code_scale(np.bincount(self.atom_labels))
-
-    def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
-        """The samples in blocks, and the start beside them; what a device cannot hold stays on the host."""
-        X, labels = self.coordinates, self.labels
-        if isinstance(X, StoredRows):
-            return X.blocks(labels, len(self.atom_labels), batch_size, threads), self.start
-        if device is None:
-            return InMemoryBlocks(X, labels, batch_size, threads), self.start
-        start = self.start._replace(M=place(self.start.M, device))
-        (n, r), (*several, K, q) = X.shape, start.M.shape
-        n_starts = math.prod(several)
-        free = free_memory(start.M) // start.M.itemsize
-        at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
-        block = min(n, batch_size or DEVICE_BLOCK)
-        if is_torch(X) and n_starts * (n * 2 * K + block * at_work + 4 * K * (K + q)) < free:
-            return InMemoryBlocks(X, place(labels, device), block), start
-        if several:
-            raise ValueError(
-                f"n_init={n_starts} starts of {K} atoms, with the codes of {n} samples, need more memory "
-                f"than device={device!r} has. Lower n_init or n_components, or set device=None."
-            )
-        size = min(block, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
-        return StreamedBlocks(to_host(X), labels, size, device), start
-
-
-class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
+class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     r"""Label embedded dictionary learning (LEDL).
 
     Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
@@ -168,18 +124,14 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         :math:`\epsilon`, weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the
         fewer atoms make up a sample. The parameter to tune first, between 2**-10 and 2**-3.
 
-    rule : {"classifier", "residual", "regularized", "joint"}, default="classifier"
+    rule : {"classifier", "residual", "regularized"}, default="classifier"
         How new samples get their labels; it acts at once, without another fit. :math:`B_j` are the atoms of
         class j and :math:`s_j` their codes.
 
         - ``"classifier"``: the paper's, the largest :math:`(s W)_j`;
         - ``"residual"``: the smallest :math:`|x - s_j B_j|^2`, as in SRC;
         - ``"regularized"``: the smallest :math:`|x - r_j B_j| / |r_j|`, as in CRC, with the ridge codes
-          :math:`r = \arg\min |x - r B|^2 + \beta |r|^2`;
-        - ``"joint"``: the label with which the objective above is least for x and label together. It takes a
-          lasso for each class, with denser codes than those of x alone, so it is slower by more than the number
-          of classes. The smaller `label_weight` is, the nearer it comes to ``"classifier"`` (with
-          ``code_weight=0``). Both weights then act at once, too, and one of them must be positive.
+          :math:`r = \arg\min |x - r B|^2 + \beta |r|^2`.
 
         None is the best everywhere.
 
@@ -207,12 +159,6 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         kernel), or at given arrays of shapes (K, n_features), or (K, n_samples) with a kernel, (K, n_classes)
         and (K, K).
 
-    n_init : int, default=1
-        Number of starts, all learnt from side by side. Each codes new samples over its own K atoms, and scores
-        of classes are the mean of theirs, which evens out their luck, at so many times the work (what it gains:
-        docs/accuracy.md). Not for `init`
-        with arrays, `checkpoint`, `partial_fit`, or samples that are not all in memory.
-
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after. The default weights are for samples of norm 1: without it,
         scale samples yourself or choose other weights. With a kernel it is k(x, y) that is divided by
@@ -238,10 +184,7 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         Weight of the l1 norm for new samples. None: `alpha`.
 
     transform_tol : float, default=1e-6
-        The codes of a new sample x have a duality gap of at most this times :math:`|x|^2 / 2`. The codes with
-        a label, of ``rule="joint"``, have at most this times :math:`(\lambda + \omega m_j) / 2`, :math:`m_j`
-        being the number of atoms of a class (the smallest): scores of classes differ by what labels cost, so
-        that is what their errors, at most twice the gap, are to be small beside.
+        The codes of a new sample x have a duality gap of at most this times :math:`|x|^2 / 2`.
 
     keep_codes : bool, default=False
         Keep the codes of the training samples as `training_codes_`.
@@ -272,8 +215,7 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the atoms to start from. An int gives the same model every time; the first of `n_init` starts is
-        the one that ``n_init=1`` has.
+        Draws the atoms to start from. An int gives the same model every time.
 
     Attributes
     ----------
@@ -281,8 +223,7 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         The labels.
 
     components_ : ndarray of shape (K, n_features)
-        The dictionary B. Only without a kernel. This and all below that have K atoms have n_init * K with
-        several starts: those of the first, those of the second, and so on.
+        The dictionary B. Only without a kernel.
 
     dual_components_ : ndarray of shape (K, n_samples)
         The dictionary as coefficients over the training samples (with `normalize` over the normalised ones).
@@ -292,24 +233,21 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         The classifier W.
 
     code_components_ : ndarray of shape (K, K)
-        The label-consistency transform A. It is kept as a K x n_classes matrix and expanded on demand; with
-        several starts theirs are the blocks of its diagonal.
+        The label-consistency transform A. It is kept as a K x n_classes matrix and expanded on demand.
 
     atom_classes_ : ndarray of shape (K,)
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done, of several starts by the one that took most; after `partial_fit`, batches seen.
+        Iterations done; after `partial_fit`, batches seen.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them; ``"tol"`` only if it ended all starts. This and the next two are not there after
-        `partial_fit`.
+        What ended them. This and the next two are not there after `partial_fit`.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
         ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
         ``penalty``, ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``;
         and ``objective``, the sum above at the sparse codes, every tenth iteration and at the end (else NaN).
-        Of several starts the mean; one that has ended before the others counts with its last values.
 
     training_codes_ : ndarray of shape (n_samples, K)
         The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
@@ -330,8 +268,8 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
     makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
 
-    `transform` gives the lasso codes of x for every rule. Scores are s W, negative squared residuals, negative
-    residuals over norms, or negative objectives. A sample of zeros has the score zero in all classes.
+    `transform` gives the lasso codes of x for every rule. Scores are s W, negative squared residuals, or
+    negative residuals over norms. A sample of zeros has the score zero in all classes.
 
     `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
@@ -352,19 +290,12 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
     True
     """
 
-    _rules: ClassVar[dict[str, Any]] = {
-        "classifier": CodeScores,
-        "residual": ResidualScores,
-        "regularized": RidgeScores,
-        "joint": JointScores,
-    }
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "label_weight": [Interval(Real, 0, None, closed="left")],
         "code_weight": [Interval(Real, 0, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "rule": [StrOptions(set(_rules))],
+        "rule": [StrOptions({"classifier", "residual", "regularized"})],
         "ridge_alpha": [Interval(Real, 0, None, closed="neither")],
         "rho": [Interval(Real, 0, None, closed="neither")],
         "dual_step": [Interval(Real, 0, None, closed="left")],
@@ -373,7 +304,6 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"class", "random"}), tuple, list],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
@@ -403,7 +333,6 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         max_iter: int = 100,
         tol: float = 1e-3,
         init: str | tuple[Array, Array, Array] = "class",
-        n_init: int = 1,
         normalize: bool = True,
         kernel: Kernel = "linear",
         gamma: float | str | None = "scale",
@@ -433,7 +362,6 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         self.max_iter = max_iter
         self.tol = tol
         self.init = init
-        self.n_init = n_init
         self.normalize = normalize
         self.kernel = kernel
         self.gamma = gamma
@@ -452,7 +380,7 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> LEDLClassifier:
         """Learn atoms, classifier and transform from labelled samples.
 
@@ -469,47 +397,111 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         """
         if self.checkpoint is not None:
             check_place(self.checkpoint)
+        device = device_of(X, self.device)
         with beside_tasks() if is_dask(X) else nullcontext():
-            return self._fit(X, y)
-
-    def _fit(self, X: Array, y: Array) -> LEDLClassifier:
-        training = self._prepare(X, y)
-        blocks, start = training.blocks(self._device_of(X), self.batch_size, n_threads(self.n_jobs))
-        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
-        keep = partial(self._attributes, training)
-        threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
-        products = float32_products(self.precision, self._device_of(X))
-        with self._callbacks(X, y, self.max_iter) as watch, threads, products, closing(blocks):
-            run = solve(
-                blocks,
-                start,
-                code_scale=training.code_scale,
-                lam=self.label_weight,
-                omega=self.code_weight,
-                epsilon=self.alpha,
-                rho=self.rho,
-                **self._schedule,
-                callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
-                checkpoint=checkpoint,
+            training = prepare_training(self, X, y)
+            blocks, start = training.blocks(device, self.batch_size, n_threads(self.n_jobs))
+            checkpoint = (
+                None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
             )
-            if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
-                checkpoint.remove()  # there is no going on from there
-            codes = {"training_codes_": side_by_side(to_host(blocks.codes()))} if self.keep_codes else {}
-            X_kept = training.coordinates
-            samples = {} if isinstance(X_kept, StoredRows) else kept_samples(X_kept, training.labels)
-            self._keep(**self._outcome(run), **keep(run.state), **codes, **samples)
-        if checkpoint:
-            checkpoint.remove()
+            threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
+            products = float32_products(self.precision, device)
+            with telling_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
+                run = solve(
+                    blocks,
+                    start,
+                    code_scale=code_scale(np.bincount(training.atom_labels)),
+                    lam=self.label_weight,
+                    omega=self.code_weight,
+                    epsilon=self.alpha,
+                    rho=self.rho,
+                    dual_step=DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min),
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    callback=lambda iteration, record, atoms: watch(lambda: self._learnt(training, atoms())),
+                    checkpoint=checkpoint,
+                )
+                if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
+                    checkpoint.remove()  # there is no going on from there
+                attributes = {**outcome(self, run), **self._learnt(training, run.state)}
+                if not run.history["nonzero_share"][-1]:
+                    warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=3)
+                if self.keep_codes:
+                    attributes["training_codes_"] = np.array(to_host(blocks.codes()))
+                if not isinstance(training.coordinates, StoredRows):
+                    kept = kept_samples(training.coordinates, training.labels)
+                    attributes["_dictionary"] = replace(attributes["_dictionary"], **kept)
+                adopt(self, **attributes)
+            if checkpoint:
+                checkpoint.remove()
         return self
 
+    def _learnt(self, training: Training, atoms: Atoms) -> dict[str, Any]:
+        """Return the fitted attributes that atoms make."""
+        dictionary, learnt = read_atoms(self, training, atoms)
+        return {**fitted_attributes(dictionary), **learnt}
+
+    @fit_context(prefer_skip_nested_validation=True)
+    @rollback_on_error
+    def partial_fit(self, X: Array, y: Array, classes: Array | None = None) -> LEDLClassifier:
+        """Learn from one more batch of a stream; no sample is kept.
+
+        The codes of the batch are found, their sums are added to those of the batches before, which fade
+        [1]_, and the atoms are updated: ten code steps and one sweep for each batch, whatever `max_iter` and
+        `tol` say. Memory does not grow with the stream.
+
+        All classes have the same share of the ``n_components`` atoms; None takes as many as `fit` on the first
+        batch would, at least one for each class. An atom starts at a sample of its class when one comes that no
+        other has started at, and is zero before.
+
+        After `fit`, and on a loaded model, learning goes on from the atoms that are there; `fit` starts anew.
+        Weights may be changed between calls and hold from then on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples of the batch, one or more.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that may ever come. Needed in the first call, and may be left out later.
+
+        Returns
+        -------
+        self : LEDLClassifier
+
+        References
+        ----------
+        .. [1] J. Mairal, F. Bach, J. Ponce and G. Sapiro, "Online learning for matrix factorization and sparse
+           coding", Journal of Machine Learning Research 11, 2010.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from ledl import LEDLClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> model = LEDLClassifier(n_components=50, random_state=0)
+        >>> for first in range(0, 1000, 100):
+        ...     batch = slice(first, first + 100)
+        ...     model = model.partial_fit(X[batch], y[batch], classes=range(10))
+        >>> bool(model.score(X[1000:], y[1000:]) > 0.85)
+        True
+        """
+        self._validate_params()  # scikit-learn leaves that to the first call
+        adopt(self, **learn_batch(self, X, y, classes))
+        return self
+
+    def _current(self) -> FittedDictionary:
+        return with_parameters(self._dictionary, self, self.label_components_)
+
     @property
-    def _schedule(self) -> dict[str, Any]:
-        """How the solver is to iterate, whatever the weights."""
-        dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
-        return {"dual_step": dual_step, "max_iter": self.max_iter, "tol": self.tol}
+    def code_components_(self) -> Array:
+        """The label-consistency transform A, (K, K)."""
+        check_is_fitted(self)
+        return expand_code_transform(self._code_atoms, self._dictionary.atom_labels)
 
     def _identity(self, training: Training) -> dict[str, Any]:
-        """What decides the result of a fit beside the samples themselves."""
+        """Return what decides the result of a fit beside the samples themselves."""
         params = {name: value for name, value in self.get_params().items() if name not in NOT_THE_RESULT}
         if not isinstance(self.random_state, Integral):
             del params["random_state"]  # says nothing about what was drawn
@@ -519,150 +511,147 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         labels = joblib.hash((training.classes, training.labels))
         return {**{name: as_plain(value) for name, value in params.items()}, **known, "labels": labels}
 
-    def _prepare(self, X: Array, y: Array) -> Training:
-        """All that training needs and the weights do not change."""
-        device = self._device_of(X)
-        check_precision(self.precision, device)
-        if is_dask(X) and y is None:
-            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        y = np.asarray(y) if is_dask(y) else y
-        X = self._known_rows(X) if is_dask(X) else X
-        is_stored = device is None and self._trains_where_they_are(X)
-        check_starts(self.n_init, self.init, self.checkpoint, is_stored)
-        find = self._stored_samples if is_stored else self._training_data
-        samples, labels, classes = find(X, y)
-        n, c = len(labels), len(classes)
-        default = default_n_atoms(n, c) if isinstance(self.init, str) else n_given_atoms(self.init)
-        atom_labels = self._share_out_atoms(labels, default)
-        K = len(atom_labels)
-        n_bytes = samples.dtype.itemsize * self.n_init * K * (3 * K + (0 if is_stored else 6 * n))
-        several = f", n_init={self.n_init} times," if self.n_init > 1 else ""
-        check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms{several}", "Use fewer atoms.")
-        space, coordinates = (IdentitySubspace(), samples) if is_stored else self._find_space(samples)
-        start = self._starts(coordinates, labels, space, atom_labels)
-        return Training(space, coordinates, labels, classes, atom_labels, start)
-
-    def _trains_where_they_are(self, X: Array) -> bool:
-        """Whether training visits samples where they are in every pass, and never holds all of them."""
-        is_rows = is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous)
-        if not is_rows or X.dtype not in (np.float32, np.float64):
-            return False
-        return bool(self.kernel == "linear" and X.shape[0] >= X.shape[1])
-
-    def _known_rows(self, X: Any) -> Any:
-        """A Dask array as training visits it; or its samples in memory, where it cannot."""
-        check_rows(X)
-        if self.device is not None:
-            raise ValueError(
-                f"device={self.device!r} is for samples in memory, but X is a Dask array, on which its workers "
-                "train with NumPy. Set device=None, or give X.compute()."
-            )
-        X = with_known_rows(X)
-        if self._trains_where_they_are(X):
-            return X
-        n_bytes = X.nbytes
-        check_memory(n_bytes, f"{X.shape[0]} samples, which this fit needs in memory,", "Use fewer samples.")
-        return np.asarray(X)
-
-    def _stored_samples(self, X: Array, y: Array) -> tuple[StoredRows, Array, Array]:
-        """What `_training_data` gives, but for samples that stay where they are."""
-        if not is_dask(X):
-            X, labels, classes = self._checked_training(X, y)
-            return open_file(X, self._unit_norm), labels, classes
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        self._take_features(X.shape[1])
-        labels, classes = self._checked_labels(y)
-        samples = open_dask(X, labels, self._unit_norm)
-        check_not_zero(samples.usable)
-        return samples, labels, classes
-
-    @property
-    def code_components_(self) -> Array:
-        """The label-consistency transform A, (K, K)."""
-        check_is_fitted(self)
-        starts = [expand_code_transform(one._code_atoms, one._atom_labels) for one in starts_of(self)]
-        return starts[0] if len(starts) == 1 else scipy.linalg.block_diag(*starts)
-
-    @property
-    def _alpha(self) -> float:
-        return self.alpha if self.transform_alpha is None else self.transform_alpha
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
-        # The joint rule classifies them well enough.
-        tags.classifier_tags.poor_score = self.rule != "joint"
+        tags.classifier_tags.poor_score = True
         return tags
 
-    def _starts(self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array) -> Atoms:
-        """One start, or several below each other."""
-        random_state = check_random_state(self.random_state)
-        seeds = [random_state.randint(np.iinfo(np.int32).max) for _ in range(self.n_init)]
-        starts = [self._start(coordinates, labels, space, atom_labels, seed) for seed in seeds]
-        if self.n_init == 1:
-            return starts[0]
-        return starts[0]._replace(M=namespace(starts[0].M).stack([start.M for start in starts]))
 
-    def _start(
-        self, coordinates: Array, labels: Array, space: Subspace, atom_labels: Array, seed: int
-    ) -> Atoms:
-        rng = np.random.default_rng(seed)
-        if not isinstance(self.init, str):
-            width = len(space.basis) if isinstance(space, KernelSpace) else self.n_features_in_
-            stored = isinstance(coordinates, StoredRows)
-            dtype = coordinates.dtype if stored else to_host(coordinates[:0]).dtype
-            start = array_start(self.init, space, width, atom_labels, dtype)
-        elif self.init == "random" and isinstance(space, KernelSpace):
-            raise ValueError(
-                f"init='random' draws features of atoms, which kernel={self.kernel!r} does not have. Use "
-                "init='class', or arrays (B, W, A) with coefficients over the training samples for B."
-            )
-        elif self.init == "random":
-            start = random_start(space, self.n_features_in_, atom_labels, rng)
+class Training(NamedTuple):
+    """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
+
+    space: Subspace
+    coordinates: Array | StoredRows  # (n, r); the latter are visited block by block
+    labels: Array  # (n,)
+    classes: Array
+    atom_labels: Array  # (K,)
+    start: Atoms
+
+    def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
+        """Return the samples in blocks, and the start beside them; the host has what a device cannot hold."""
+        X, labels = self.coordinates, self.labels
+        if isinstance(X, StoredRows):
+            return X.blocks(labels, len(self.atom_labels), batch_size, threads), self.start
+        if device is None:
+            return InMemoryBlocks(X, labels, batch_size, threads), self.start
+        start = self.start._replace(M=place(self.start.M, device))
+        (n, r), (K, q) = X.shape, start.M.shape
+        free = free_memory(start.M) // start.M.itemsize
+        at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
+        block = min(n, batch_size or DEVICE_BLOCK)
+        if is_torch(X) and n * 2 * K + block * at_work + 4 * K * (K + q) < free:
+            return InMemoryBlocks(X, place(labels, device), block), start
+        size = min(block, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
+        return StreamedBlocks(to_host(X), labels, size, device), start
+
+
+def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
+    """Return all that training needs and the weights do not change: checked samples, their space, a start."""
+    device = device_of(X, model.device)
+    check_precision(model.precision, device)
+    if is_dask(X):
+        if y is None:
+            raise ValueError(f"This {type(model).__name__} requires y to be passed, but the target y is None.")
+        X = known_rows(model, X)
+    y = np.asarray(y) if is_dask(y) else y
+    is_stored = device is None and visits_rows(model, X)
+    if is_stored and is_dask(X):
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        take_features(model, X.shape[1])
+        labels, classes = number_labels(model, y)
+        samples = open_dask(X, labels, model.normalize)
+        check_not_zero(samples.usable)
+    elif is_stored:
+        X, y = check_labelled(model, X, y)
+        labels, classes = number_labels(model, y)
+        check_not_zero(X)
+        samples = open_file(X, model.normalize)
+    else:
+        samples, labels, classes = model._training_data(X, y)
+    n, c = len(labels), len(classes)
+    default = default_n_atoms(n, c) if isinstance(model.init, str) else n_given_atoms(model.init)
+    atom_labels = share_out_atoms(labels, model.n_components, default)
+    K = len(atom_labels)
+    n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))
+    check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
+    space, coordinates = (IdentitySubspace(), samples) if is_stored else model._find_space(samples)
+    start = first_atoms(model, coordinates, labels, space, atom_labels)
+    return Training(space, coordinates, labels, classes, atom_labels, start)
+
+
+def visits_rows(model: LEDLClassifier, X: Array) -> bool:
+    """Return whether training visits samples where they are in every pass, and never holds all of them."""
+    is_rows = is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous)
+    if not is_rows or X.dtype not in (np.float32, np.float64):
+        return False
+    return bool(model.kernel == "linear" and X.shape[0] >= X.shape[1])
+
+
+def known_rows(model: LEDLClassifier, X: Any) -> Any:
+    """Return a Dask array as training visits it; or its samples in memory, where it cannot."""
+    check_rows(X)
+    if model.device is not None:
+        raise ValueError(
+            f"device={model.device!r} is for samples in memory, but X is a Dask array, on which its workers "
+            "train with NumPy. Set device=None, or give X.compute()."
+        )
+    X = with_known_rows(X)
+    if visits_rows(model, X):
+        return X
+    n_bytes = X.nbytes
+    check_memory(n_bytes, f"{X.shape[0]} samples, which this fit needs in memory,", "Use fewer samples.")
+    return np.asarray(X)
+
+
+def first_atoms(
+    model: LEDLClassifier, X: Array | StoredRows, labels: Array, space: Subspace, atom_labels: Array
+) -> Atoms:
+    """Return the atoms to start from, in coordinates and where these are."""
+    rng = np.random.default_rng(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
+    like = np.empty(0, X.dtype) if isinstance(X, StoredRows) else X
+    if not isinstance(model.init, str):
+        width = len(space.basis) if isinstance(space, KernelSpace) else model.n_features_in_
+        start = array_start(model.init, space, width, atom_labels, to_host(like[:0]).dtype)
+    elif model.init == "random" and isinstance(space, KernelSpace):
+        raise ValueError(
+            f"init='random' draws features of atoms, which kernel={model.kernel!r} does not have. Use "
+            "init='class', or arrays (B, W, A) with coefficients over the training samples for B."
+        )
+    elif model.init == "random":
+        start = random_start(space, model.n_features_in_, atom_labels, rng)
+    else:
+        # Atoms start at samples of their class that are not zero; a class of zero samples borrows from all.
+        usable = X.usable if isinstance(X, StoredRows) else to_host(namespace(X).any(X != 0, axis=1))
+        by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
+        candidates = [own if own.size else np.flatnonzero(usable) for own in by_class]
+        blocks: Blocks
+        if isinstance(X, StoredRows):
+            blocks = X.blocks(labels, len(atom_labels), model.batch_size, 1)
         else:
-            candidates = samples_to_start_at(coordinates, labels)
-            blocks = (
-                coordinates.blocks(labels, len(atom_labels), self.batch_size, 1)
-                if isinstance(coordinates, StoredRows)
-                else InMemoryBlocks(coordinates, labels)
-            )
-            start = class_start(blocks, candidates, atom_labels, rng)
-        like = np.empty(0, coordinates.dtype) if isinstance(coordinates, StoredRows) else coordinates
-        return start._replace(M=as_array(start.M, like, like.dtype))
-
-    def _attributes(self, training: Training, atoms: Atoms) -> dict[str, Any]:
-        """What a fitted model keeps of atoms."""
-        return with_components(self._state(training, atoms))
-
-    def _state(self, training: Training, atoms: Atoms) -> dict[str, Any]:
-        """All that `predict` and `transform` need of that."""
-        n_starts = math.prod(atoms.M.shape[:-2])
-        parts = (to_host(part) for part in (atoms.B, atoms.A, atoms.W))
-        B, A, W = (np.ascontiguousarray(part.reshape(-1, part.shape[-1])) for part in parts)
-        state = self._atom_state(training.space, B, np.tile(training.atom_labels, n_starts), training.classes)
-        learnt = {"_code_atoms": A, "label_components_": W, "_n_starts": n_starts}
-        return {**state, **learnt, "_n_samples": len(training.labels)}
-
-    def _outcome(self, run: Iterations) -> dict[str, Any]:
-        run = mean_over_starts(run)
-        outcome = super()._outcome(run)
-        if not run.history["nonzero_share"][-1]:
-            warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=4)
-        return outcome
+            blocks = InMemoryBlocks(X, labels)
+        start = class_start(blocks, candidates, atom_labels, rng)
+    return start._replace(M=as_array(start.M, like, like.dtype))
 
 
-def side_by_side(codes: Array) -> Array:
-    """A copy of codes, of several starts those of a sample in one row: (..., n, K) -> (n, ... * K)."""
-    n = codes.shape[-2]
-    return np.array(np.moveaxis(codes, -2, 0).reshape(n, -1))
+def read_atoms(
+    model: LEDLClassifier, training: Training, atoms: Atoms
+) -> tuple[FittedDictionary, dict[str, Any]]:
+    """Return the dictionary that atoms make, and what else a fitted model keeps of them, on the host."""
+    B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
+    labels: dict[str, Any] = {"classes": training.classes, "atom_labels": training.atom_labels}
+    dictionary = FittedDictionary(training.space, B, model._unit_norm, Lasso(model.alpha), **labels)
+    learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": len(training.labels)}
+    return with_parameters(dictionary, model, W), learnt
 
 
-def samples_to_start_at(X: Array | StoredRows, labels: Array) -> list[Array]:
-    """For each class the samples that its atoms may start at: those that are not zero.
-
-    A class of zero samples alone borrows those of all classes.
-    """
-    usable = X.usable if isinstance(X, StoredRows) else to_host(namespace(X).any(X != 0, axis=1))
-    by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
-    return [samples if samples.size else np.flatnonzero(usable) for samples in by_class]
+def with_parameters(dictionary: FittedDictionary, model: LEDLClassifier, W: Array) -> FittedDictionary:
+    """Return the dictionary with the coder and the rule that parameters ask for, W being the classifier."""
+    alpha = model.alpha if model.transform_alpha is None else model.transform_alpha
+    rules = {
+        "classifier": ClassifierRule(W),
+        "residual": ResidualRule(),
+        "regularized": RegularizedRule(Ridge(model.ridge_alpha, "ridge_alpha")),
+    }
+    return replace(dictionary, coder=Lasso(alpha, model.transform_tol), rule=rules[model.rule])

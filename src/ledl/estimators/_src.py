@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ledl.arrays import Array
+from ledl.arrays import Array, to_host
+from ledl.coding import Lasso
+from ledl.dictionary import FittedDictionary, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
-    LassoCodes,
-    ResidualScores,
-    SamplesAreAtoms,
+    DictionaryClassifier,
+    adopt,
     fit_context,
-    unharmed,
+    fitted_attributes,
+    rollback_on_error,
 )
-from ledl.estimators._kernels import KERNEL_CONSTRAINTS, Kernel, KernelClassifier
+from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 
 
-class SRCClassifier(ResidualScores, SamplesAreAtoms, LassoCodes, KernelClassifier):
+class SRCClassifier(DictionaryClassifier):
     r"""Sparse representation based classification (SRC).
 
     The training samples X themselves are the atoms. A new sample y has the codes
@@ -152,7 +155,7 @@ class SRCClassifier(ResidualScores, SamplesAreAtoms, LassoCodes, KernelClassifie
         self.n_jobs = n_jobs
 
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> SRCClassifier:
         """Keep the training samples as atoms.
 
@@ -168,6 +171,13 @@ class SRCClassifier(ResidualScores, SamplesAreAtoms, LassoCodes, KernelClassifie
         self : SRCClassifier
         """
         samples, labels, classes = self._training_data(X, y)
-        space, atoms = self._find_space(samples)
-        self._keep(**self._atom_attributes(space, atoms, labels, classes))
+        space, coordinates = self._find_space(samples)
+        atoms, coder = to_host(coordinates), Lasso(self.alpha, self.transform_tol)
+        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": labels}
+        known |= {"samples": atoms, "sample_labels": labels}
+        dictionary = FittedDictionary(space, atoms, self._unit_norm, coder, **known)
+        adopt(self, **fitted_attributes(dictionary))
         return self
+
+    def _current(self) -> FittedDictionary:
+        return replace(self._dictionary, coder=Lasso(self.alpha, self.transform_tol))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -15,10 +14,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
-from ledl.estimators._base import DictionaryClassifier, SamplesAreAtoms
-from ledl.estimators._starts import n_starts_of
+from ledl.dictionary import FittedDictionary
+from ledl.estimators import check_samples
 from ledl.files import write_atomically
-from ledl.rejection import RejectingClassifier, atom_owners, judge, our_parts
+from ledl.rejection import our_parts
 from ledl.subspace import KernelSpace
 
 
@@ -85,10 +84,6 @@ class Explanation:
     atom_neighbors : ndarray of shape (K, n_neighbors)
         The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
 
-    n_starts : int
-        Models whose mean the classifier is (`n_init` of `LEDLClassifier`). Each has its own of the K atoms and
-        codes the sample over them; contributions and reconstruction are those of the mean.
-
     Examples
     --------
     >>> from ledl import SRCClassifier, explain
@@ -120,7 +115,6 @@ class Explanation:
     similarities: Array
     neighbor_classes: Array
     atom_neighbors: Array
-    n_starts: int = 1
 
     @property
     def ranking(self) -> Array:
@@ -288,40 +282,40 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         raise ValueError(f"n_neighbors={n_neighbors} must be 1 or more.")
     parts = our_parts(estimator)
     features = one_row(parts.transform(as_input(parts.transformers, x)))
-    host = copy(parts.classifier).set_params(device=None, n_jobs=1)  # one sample is no work
-    code, z, sq_norm = coded(host, features)
-    base, contributions = host._contributions(code, z, sq_norm)
+    dictionary: FittedDictionary = parts.classifier.dictionary_
+    code, z, sq_norm = dictionary.code_one(check_samples(parts.classifier, features))
+    base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
-    owners = atom_owners(host)
-    concentration, residual = judge(host, features).evidence[0]
+    concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
     used = np.flatnonzero(used_atoms(code, contributions))
-    near, cosines, labels, atom_neighbors = neighbourhood(host, used, z, sq_norm, n_neighbors)
-    is_kernel = isinstance(host._space, KernelSpace)
-    scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if host._scales else 1.0
-    n_starts = n_starts_of(host)
-    p_value, rejected = doubt(parts.rejecter, concentration, residual)
+    near, cosines, labels, atom_neighbors = neighbourhood(dictionary, used, z, sq_norm, n_neighbors)
+    is_kernel = isinstance(dictionary.space, KernelSpace)
+    scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if dictionary.unit_norm else 1.0
+    p_value = None
+    if parts.rejecter is not None:
+        p_value = float(parts.rejecter.p_values_of(np.array([[concentration, residual]]))[0])
+    classes, rule = np.asarray(dictionary.classes), dictionary.rule
     return Explanation(
-        predicted=host.classes_[scores.argmax()],
-        classes=host.classes_,
+        predicted=classes[scores.argmax()],
+        classes=classes,
         scores=scores,
         base=base,
         contributions=contributions,
         codes=code,
-        rule=host._rule_name,
-        atom_classes=host.classes_[owners],
-        atoms_are_samples=isinstance(host, SamplesAreAtoms),
-        atoms=None if is_kernel else host.components_,
+        rule=rule.name,  # type: ignore[union-attr]
+        atom_classes=classes[dictionary.atom_labels],
+        atoms_are_samples=dictionary.samples is dictionary.atoms,
+        atoms=None if is_kernel else dictionary.space.expand(dictionary.atoms),
         sample=features[0],
-        reconstruction=None if is_kernel else host._space.expand(code @ host._atoms / n_starts) * scale,
-        concentration=float(concentration),
-        residual=float(residual),
+        reconstruction=None if is_kernel else dictionary.space.expand(code @ dictionary.atoms) * scale,
+        concentration=concentration,
+        residual=residual,
         p_value=p_value,
-        rejected=rejected,
+        rejected=p_value is not None and p_value <= parts.rejecter.reject,
         neighbors=near,
         similarities=cosines,
-        neighbor_classes=host.classes_[labels],
+        neighbor_classes=classes[labels],
         atom_neighbors=atom_neighbors,
-        n_starts=n_starts,
     )
 
 
@@ -345,45 +339,22 @@ def one_row(x: Any) -> Array:
     return x
 
 
-def coded(model: DictionaryClassifier, features: Array) -> tuple[Array, Array, float]:
-    """Code, coordinates and squared norm of one sample, in float64."""
-    kept: list[Array] = []
-
-    def finish(*arrays: Array) -> Array:
-        kept[:] = arrays
-        return arrays[0]
-
-    model._from_codes(features, finish)
-    code, z, sq_norm = (array[0].astype(np.float64) for array in kept)
-    return code, z, float(sq_norm)
-
-
 def neighbourhood(
-    model: DictionaryClassifier, used: Array, z: Array, sq_norm: float, n_neighbors: int
+    dictionary: FittedDictionary, used: Array, z: Array, sq_norm: float, n_neighbors: int
 ) -> tuple[Array, Array, Array, Array]:
-    """The nearest training samples, their cosines and labels; and those nearest to each atom that is used."""
-    atom_neighbors = np.full((len(model._atoms), n_neighbors), -1)
-    if model._training is None:
+    """Return the nearest training samples, their cosines and labels; and those nearest to each atom in use."""
+    atoms, samples, labels = dictionary.atoms, dictionary.samples, dictionary.sample_labels
+    atom_neighbors = np.full((len(atoms), n_neighbors), -1)
+    if samples is None or labels is None:
         return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), atom_neighbors
-    samples, labels = model._training
     norms = np.sqrt(np.einsum("ij,ij->i", samples, samples, dtype=np.float64))
     units = np.where(norms > 0, norms, 1)
     cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
     nearest = np.argsort(-cosines, kind="stable")[:n_neighbors]
     # Coefficients may be negative: what matters is the line that an atom lies on.
-    by_atom = np.abs(model._atoms[used] @ samples.T) / units
+    by_atom = np.abs(atoms[used] @ samples.T) / units
     order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
     atom_neighbors[used, : order.shape[1]] = order
-    if isinstance(model, SamplesAreAtoms):
+    if samples is atoms:
         atom_neighbors[used], atom_neighbors[used, 0] = -1, used
     return nearest, cosines[nearest], labels[nearest], atom_neighbors
-
-
-def doubt(
-    rejecter: RejectingClassifier | None, concentration: float, residual: float
-) -> tuple[float | None, bool]:
-    """How unusual the sample is, and whether it is rejected, where that can be told."""
-    if rejecter is None:
-        return None, False
-    p_value = float(rejecter._p_values(np.array([[concentration, residual]]))[0])
-    return p_value, p_value <= rejecter.reject

@@ -1,7 +1,6 @@
 """Model selection: many candidates and folds as one batched solve, and LEDL with everything chosen."""
 
 from ledl.model_selection._search import BATCHED, BatchedSearchCV, Fold, judge
-from ledl.model_selection._temperature import log_scores
 from ledl.model_selection._tuning import HELD_OUT_SAMPLES, KERNELS, N_FOLDS, LEDLClassifierCV, choose, verdict
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "LEDLClassifierCV",
     "choose",
     "judge",
-    "log_scores",
     "verdict",
 ]

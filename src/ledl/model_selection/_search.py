@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
 from numbers import Number
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -19,27 +21,49 @@ from sklearn.utils import check_random_state, indexable
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length
 
-from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, place, to_host
-from ledl.coding import BatchedLassoCoder, RidgeCoder, Samples
-from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
-from ledl.estimators._base import LassoCodes, with_components
-from ledl.estimators._starts import n_starts_of, starts_of
+from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, to_host
+from ledl.coding import BatchedLassoCoder, Lasso, Ridge, Samples
+from ledl.dictionary import FittedDictionary
+from ledl.estimators import (
+    CRCClassifier,
+    LEDLClassifier,
+    SRCClassifier,
+    adopt,
+    check_samples,
+    device_of,
+    fitted_attributes,
+    prepare_training,
+    read_atoms,
+    with_parameters,
+)
 from ledl.parallel import n_places, one_blas_thread, spread
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
-from ledl.solvers.ledl import Atoms, solve
+from ledl.solvers.ledl import Atoms, DualStep, solve
+from ledl.targets import code_scale
 
 # Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
 BATCH = 2**17
 # Arrays of the size of the codes that a batch needs at most, in training and coding.
 ARRAYS = 20
 
+# Estimators with a batched solve, and the parameters of which one batch may hold several values.
+WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
+# Those of LEDL that decide how training sees samples: problems that differ in these are of one batch if they
+# have one shape.
+OF_THE_SAMPLES = ("coef0", "degree", "gamma", "kernel", "n_components", "normalize")
+BATCHED: dict[type, set[str]] = {
+    LEDLClassifier: {*WEIGHTS.values(), *OF_THE_SAMPLES, "transform_alpha", "rule", "ridge_alpha"},
+    SRCClassifier: {"alpha"},
+    CRCClassifier: {"alpha", "rule"},
+}
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 # The places of a candidate and of a fold.
 Job: TypeAlias = tuple[int, int]
-# For each candidate a row with what there is for each fold: fitted models, or those with their scores.
+# For each candidate a row with what there is for each fold, None where a fit broke.
 Table: TypeAlias = list[list[Any]]
 
 
@@ -52,37 +76,47 @@ class Fold(NamedTuple):
     y_test: Array
 
 
+class Fitted(NamedTuple):
+    """A candidate that was trained on a fold: its parameters and features, and what it has learnt."""
+
+    model: Any
+    attributes: dict[str, Any]
+    dictionary: FittedDictionary
+
+
 class Judged(ClassifierMixin, BaseEstimator):
-    """A fitted model whose scores for some samples are known already; for others it is asked.
+    """A candidate whose scores for some samples are known already; for others the fitted model is asked."""
 
-    Its components are made if anybody wants them.
-    """
+    def __init__(self, fitted: Fitted, X: Array, scores: Array) -> None:
+        self.fitted, self.X, self.scores = fitted, X, scores
+        self.classes_: Any = fitted.dictionary.classes
 
-    def __init__(self, model: Any, X: Array, scores: Array) -> None:
-        self.model, self.X, self.scores = model, X, scores
+    @cached_property
+    def model(self) -> Any:
+        """The fitted model, with all its attributes; most scorers do without."""
+        model = copy(self.fitted.model)
+        adopt(model, **{**fitted_attributes(self.fitted.dictionary), **self.fitted.attributes})
+        return model
 
     def __getattr__(self, name: str) -> Any:
-        if name == "model":  # not there yet: a copier asks
+        if name in ("fitted", "model"):  # not there yet: a copier asks
             raise AttributeError(name)
-        if name in ("components_", "dual_components_"):
-            vars(self.model).update(with_components(vars(self.model)))
         return getattr(self.model, name)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Those of the model."""
-        return self.model.get_params(deep)  # type: ignore[no-any-return]
+        """Return those of the model."""
+        return self.fitted.model.get_params(deep)  # type: ignore[no-any-return]
 
     def decision_function(self, X: Array) -> Array:
         if X is not self.X:
             return self.model.decision_function(X)
-        return self.scores[:, 1] - self.scores[:, 0] if len(self.model.classes_) == 2 else self.scores
+        return self.scores[:, 1] - self.scores[:, 0] if len(self.classes_) == 2 else self.scores
 
     def predict(self, X: Array) -> Array:
-        known = X is self.X
-        return self.model.classes_[np.argmax(self.scores, axis=1)] if known else self.model.predict(X)
+        return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
 
 
 class BatchedSearchCV(GridSearchCV):
@@ -219,21 +253,18 @@ class BatchedSearchCV(GridSearchCV):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = candidates[self.best_index_]
         if self.refit:
-            self._fit_best(X, y)
+            started = time.perf_counter()
+            best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+            self.best_estimator_ = best.fit(X, y)
+            self.refit_time_ = time.perf_counter() - started
+            if hasattr(best, "feature_names_in_"):
+                self.feature_names_in_ = best.feature_names_in_
         return self
-
-    def _fit_best(self, X: Array, y: Array) -> None:
-        started = time.perf_counter()
-        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        self.best_estimator_ = best.fit(X, y)
-        self.refit_time_ = time.perf_counter() - started
-        if hasattr(best, "feature_names_in_"):
-            self.feature_names_in_ = best.feature_names_in_
 
 
 def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
-    """Refuse what there is no batched solve for: a class derived from ours, too, may differ in anything."""
-    if type(estimator) not in ENGINES:
+    """Raise for what there is no batched solve for: a class derived from ours, too, may differ in anything."""
+    if type(estimator) not in BATCHED:
         names = ", ".join(kind.__name__ for kind in BATCHED)
         raise TypeError(
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
@@ -256,13 +287,13 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
 
 
 def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
-    """The folds; of a precomputed kernel the columns of the training samples."""
+    """Yield the folds; of a precomputed kernel the columns of the training samples."""
     if y is None:
         raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
     y = to_host(y) if is_torch(y) else y
     cv = check_cv(cv, y, classifier=True)
     if is_torch(X):
-        X = clone(estimator)._checked_tensor(X, reset=True)
+        X = check_samples(clone(estimator), X, reset=True)
         check_consistent_length(X, y)
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
@@ -276,7 +307,7 @@ def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> 
 
 
 def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> float:
-    """The score of a model on the samples left out; NaN for one that failed."""
+    """Return the score of a model on the samples left out; NaN for one that failed."""
     if judged is None:
         return float("nan")
     found = scorer(judged, fold.X_test, fold.y_test)
@@ -288,7 +319,7 @@ def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> floa
 def results(
     candidates: list[dict[str, Any]], scores: Array, fit_time: float, score_time: float
 ) -> dict[str, Any]:
-    """`cv_results_` of scores (n_candidates, n_splits) and mean times."""
+    """Return `cv_results_` of scores (n_candidates, n_splits) and mean times."""
     n = len(candidates)
     mean = scores.mean(axis=1)
     found: dict[str, Any] = {
@@ -314,17 +345,19 @@ def results(
 
 
 def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
-    """Fitted models with their scores, for each candidate and fold; None where a fit broke."""
-    names, engine = ENGINES[type(models[0])]
+    """Return for each candidate and fold the fitted model with its scores of the samples left out."""
+    kind = type(models[0])
+    train = train_ledl if kind is LEDLClassifier else train_on_samples
 
-    def shared(k: int) -> tuple[Any, ...]:
-        """What a candidate has beside what is batched."""
-        return tuple((name, plain(candidates[k][name])) for name in sorted(candidates[k]) if name not in names)
+    def not_batched(k: int) -> tuple[Any, ...]:
+        names = sorted(candidates[k].keys() - BATCHED[kind])
+        return tuple((name, plain(candidates[k][name])) for name in names)
 
     judged: Table = [[] for _ in models]
     errors: list[str] = []
-    for group in grouped(range(len(models)), shared):
-        for k, row in zip(group, engine([models[k] for k in group], folds, errors), strict=True):
+    for group in grouped(range(len(models)), not_batched):
+        trained = train([models[k] for k in group], folds, errors)
+        for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs), strict=True):
             judged[k] = row
     n_fits, broken = len(models) * len(folds), sum(one is None for row in judged for one in row)
     if broken:
@@ -336,63 +369,51 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     return judged
 
 
-class Fit(NamedTuple):
-    """What a batched solve gives for one fit, of several starts what they are together."""
-
-    atoms: Atoms
-    n_iter: int
-    status: Status
-
-    @classmethod
-    def of(cls, M: Array, n_classes: int, n_iter: Array, status: Array) -> Fit:
-        """Of one problem for each start, with atoms (n_starts, K, q)."""
-        worst = next(kind for kind in (Status.NON_FINITE, Status.MAX_ITER, Status.CONVERGED) if kind in status)
-        return cls(Atoms(M[0] if len(M) == 1 else M, n_classes), int(n_iter.max()), worst)
-
-
-def judge_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
-    """LEDL at several weights: one batched solve for the folds, and kernels, that have one shape."""
+def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+    """Train LEDL at several weights: one batched solve for the folds, and kernels, that have one shape."""
     prepared, trainings = prepare(models, folds, errors)
-
-    # Coordinates are all that a solve needs: the space that they are in need not travel with them.
-    problems = {id(one): one._replace(space=None) for row in trainings for one in row if one is not None}
-
-    def task(batch: list[Job]) -> tuple[list[Any], list[Any]]:
-        return [models[k] for k, _ in batch], [problems[id(trainings[k][i])] for k, i in batch]
-
     trained: Table = [[None] * len(folds) for _ in models]
 
     def training_of(k: int) -> tuple[Any, ...]:
-        """Candidates that differ in how they code and decide alone have one training."""
-        return (id(prepared[k]), *(getattr(models[k], name) for name in LEDL_WEIGHTS.values()))
+        return (id(prepared[k]), *(getattr(models[k], name) for name in WEIGHTS.values()))
 
+    def shape_of(job: Job) -> tuple[int, ...]:
+        training = trainings[job[0]][job[1]]
+        return (*training.coordinates.shape, *training.start.M.shape)
+
+    def task(batch: list[Job]) -> tuple[list[Any], list[Any]]:
+        # Coordinates are all that a solve needs: the space that they are in need not travel with them.
+        return [models[k] for k, _ in batch], [trainings[k][i]._replace(space=None) for k, i in batch]
+
+    # Candidates that differ in how they code and decide alone have one training.
     alike = {same[0]: same for same in grouped(range(len(models)), training_of)}
     jobs = [(k, i) for i in range(len(folds)) for k in alike if trainings[k][i] is not None]
     late = 0
-    for same in grouped(jobs, lambda job: trainings[job[0]][job[1]].shape):
-        first = trainings[same[0][0]][same[0][1]]
-        n, (K, q) = len(first.labels), first.start.M.shape[-2:]
-        size = len(first.starts) * (n + K) * max(K, q)
-        for batch, (fits, wrong) in in_batches(train, task, same, first.coordinates, size, models[0].n_jobs):
+    for same in grouped(jobs, shape_of):
+        n, _, K, q = shape_of(same[0])
+        like = trainings[same[0][0]][same[0][1]].coordinates
+        size = (n + K) * max(K, q)
+        for batch, (fits, wrong) in in_batches(solve_or_blame, task, same, like, size, models[0].n_jobs):
             errors += wrong
             for (k, i), fit in zip(batch, fits, strict=True):
                 if fit is not None and fit.status is Status.NON_FINITE:
                     errors.append(f"{fit.status.advice()}.")
                 elif fit is not None:
                     late += fit.status is Status.MAX_ITER
+                    dictionary, learnt = read_atoms(prepared[k][i], trainings[k][i], fit.atoms)
                     for twin in alike[k]:
-                        trained[twin][i] = fitted_like(prepared[k][i], models[twin])
-                        state = models[twin]._state(trainings[k][i], fit.atoms)
-                        trained[twin][i]._keep(n_iter_=fit.n_iter, **state)
+                        model = with_features_of(prepared[k][i], models[twin])
+                        own = with_parameters(dictionary, model, learnt["label_components_"])
+                        trained[twin][i] = Fitted(model, {"n_iter_": fit.n_iter, **learnt}, own)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         count = f"{late} of {len(alike) * len(folds)} fits"
         warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
-    return decide(trained, folds, errors, models[0].n_jobs)
+    return trained
 
 
 def prepare(models: list[Any], folds: list[Fold], errors: list[str]) -> tuple[Table, Table]:
-    """For each candidate and fold a model that has checked the samples, and what training starts from.
+    """Return for each candidate and fold a model that has checked the samples, and what training starts from.
 
     Candidates that see samples alike share their rows of both.
     """
@@ -406,24 +427,22 @@ def prepare(models: list[Any], folds: list[Fold], errors: list[str]) -> tuple[Ta
     seeds = check_random_state(None).randint(np.iinfo(np.int32).max, size=len(folds)).tolist()
     for same in grouped(range(len(models)), seen):
         checked = [clone(models[same[0]]) for _ in folds]
-        for model, seed in zip(checked, seeds, strict=True):
+        found = []
+        for model, seed, fold in zip(checked, seeds, folds, strict=True):
             model.random_state = seed if model.random_state is None else model.random_state
-        found = [
-            attempt(partial(model._prepare, fold.X, fold.y), errors)
-            for model, fold in zip(checked, folds, strict=True)
-        ]
+            found.append(attempt(partial(prepare_training, model, fold.X, fold.y), errors))
         for k in same:
             prepared[k], trainings[k] = checked, found
     return prepared, trainings
 
 
 def plain(value: Any) -> Any:
-    """What tells a value of a parameter from others: of arrays and the like which object it is."""
+    """Return a hashable key of a parameter's value; arrays and the like by identity."""
     return value if isinstance(value, str | float | int | bool | None) else id(value)
 
 
 def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
-    """What `work` gives, or None with what was wrong with its data or settings among the errors."""
+    """Return what `work` gives, or None with what was wrong with its data or settings among the errors."""
     try:
         return work()
     except ValueError as error:
@@ -431,66 +450,69 @@ def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
         return None
 
 
-def train(models: list[LEDLClassifier], problems: list[Any]) -> tuple[list[Fit | None], list[str]]:
-    """A batched solve, None for those that break, and what was wrong with them."""
+def with_features_of(checked: Any, model: Any) -> Any:
+    """Return a copy of `model` that knows the features of a model that has checked samples."""
+    found = clone(model).set_params(n_jobs=1)
+    names = vars(checked).keys() & {"n_features_in_", "feature_names_in_"}
+    vars(found).update({name: vars(checked)[name] for name in names})
+    return found
+
+
+class Fit(NamedTuple):
+    """What a batched solve gives for one fit."""
+
+    atoms: Atoms
+    n_iter: int
+    status: Status
+
+
+def solve_or_blame(models: list[Any], problems: list[Any]) -> tuple[list[Fit | None], list[str]]:
+    """Return the fits of a batched solve, None for those that break, and what was wrong with them."""
     errors: list[str] = []
     fits = attempt(partial(solve_batch, models, problems), errors)
     if fits is None and len(models) > 1:  # find out whose fault it is
-        alone = [train([model], [problem]) for model, problem in zip(models, problems, strict=True)]
+        alone = [solve_or_blame([model], [problem]) for model, problem in zip(models, problems, strict=True)]
         return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
     return fits or [None], errors
 
 
-def solve_batch(models: list[LEDLClassifier], trainings: list[Any]) -> list[Fit | None]:
-    """Algorithm 3 on many problems of one shape, each with its weights: those of each start of each model."""
-    n_starts = len(trainings[0].starts)
-    models = [model for model in models for _ in range(n_starts)]
-    trainings = [one for training in trainings for one in training.starts]
-    stack = namespace(trainings[0].coordinates).stack
+def solve_batch(models: list[Any], trainings: list[Any]) -> list[Fit | None]:
+    """Return the fits of Algorithm 3 on many problems of one shape, each with its weights."""
+    first, stack = models[0], namespace(trainings[0].coordinates).stack
     X, M = stack([t.coordinates for t in trainings]), stack([t.start.M for t in trainings])
     weights: dict[str, Any] = {
         name: np.array([getattr(model, parameter) for model in models])[:, None, None]
-        for name, parameter in LEDL_WEIGHTS.items()
+        for name, parameter in WEIGHTS.items()
     }
-    device = models[0]._device_of(X)
-    with one_blas_thread(), float32_products(models[0].precision, device):
+    with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
         run = solve(
             InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
             Atoms(M, trainings[0].start.n_classes),
-            code_scale=np.stack([t.code_scale for t in trainings]),
+            code_scale=np.stack([code_scale(np.bincount(t.atom_labels)) for t in trainings]),
             **weights,
-            **models[0]._schedule,
+            dual_step=DualStep(first.dual_step, first.dual_step_decay, first.dual_step_min),
+            max_iter=first.max_iter,
+            tol=first.tol,
         )
-    fits = (slice(i, i + n_starts) for i in range(0, len(models), n_starts))
     c = run.state.n_classes
-    return [Fit.of(run.state.M[fit], c, run.n_iter[fit], run.status[fit]) for fit in fits]
+    return [Fit(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))]
 
 
-def judge_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
-    """SRC and CRC: the samples are the atoms, so that a fold is fitted once for all settings."""
+def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+    """Fit SRC or CRC: the samples are the atoms, so that a fold is fitted once for all settings."""
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
         first = attempt(partial(clone(easiest).fit, fold.X, fold.y), errors)
+        if first is None:
+            continue
         for model, row in zip(models, trained, strict=True):
-            row[i] = first and attempt(partial(at_other_settings, first, model, fold.X), errors)
-    return decide(trained, folds, errors, models[0].n_jobs)
-
-
-def at_other_settings(fitted: Any, model: Any, X: Array) -> Any:
-    """A model over the samples that another one is fitted on."""
-    copy = fitted_like(fitted, model)
-    if isinstance(copy, CRCClassifier):
-        copy._ridge = RidgeCoder(place(fitted._atoms, fitted._device_of(X)), model.alpha)
-    return copy
-
-
-def fitted_like(fitted: Any, model: Any) -> Any:
-    """A copy of `model`, with its parameters, that is fitted as another one is."""
-    parameters = fitted.get_params()
-    copy = clone(model).set_params(n_jobs=1)
-    vars(copy).update({name: value for name, value in vars(fitted).items() if name not in parameters})
-    return copy
+            own = with_features_of(first, model)
+            # The alpha of CRC is one of its fit.
+            change = {"coder": Ridge(model.alpha)} if isinstance(model, CRCClassifier) else {}
+            adopt(own, **fitted_attributes(replace(first.dictionary_, **change)))
+            row[i] = Fitted(own, {}, own.dictionary_)
+    return trained
 
 
 class View(NamedTuple):
@@ -501,34 +523,36 @@ class View(NamedTuple):
     sq_norms: Array
 
 
-def decide(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
-    """The models with their scores of the test samples; None for those that cannot score at their settings."""
+def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
+    """Return the models with their scores of the test samples; None for those that cannot score at their
+    settings.
+    """
     judged: Table = [[None] * len(folds) for _ in trained]
     jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
     views: dict[int, View] = {}  # by the space that samples are seen in
     for k, i in jobs:
-        space = trained[k][i]._space
+        fitted: Fitted = trained[k][i]
+        space = fitted.dictionary.space
         if id(space) not in views:
-            views[id(space)] = view(trained[k][i], folds[i].X_test)
-
-    def view_of(job: Job) -> View:
-        return views[id(trained[job[0]][job[1]]._space)]
-
-    def task(batch: list[Job]) -> tuple[list[Any], list[View]]:
-        return [trained[k][i] for k, i in batch], [view_of(job) for job in batch]
-
-    late = 0
+            X = check_samples(fitted.model, folds[i].X_test)
+            samples = Samples(X, fitted.model.device, fitted.dictionary.unit_norm)
+            Y = samples[:]
+            views[id(space)] = View(samples, space.reduce(Y), space.squared_norms(Y))
 
     def kind(job: Job) -> tuple[Any, ...]:
-        """What models of one batch agree in: the shape of their atoms, and what codes their rules take."""
-        model = trained[job[0]][job[1]]
-        return model._atoms.shape, has_lasso_codes(model)
+        """Return what models of one batch agree in: the shape of atoms, and what codes their rules take."""
+        dictionary = trained[job[0]][job[1]].dictionary
+        return dictionary.atoms.shape, isinstance(dictionary.rule.coder or dictionary.coder, Lasso)
 
+    def task(batch: list[Job]) -> tuple[list[FittedDictionary], list[View]]:
+        dictionaries = [trained[k][i].dictionary for k, i in batch]
+        return dictionaries, [views[id(dictionary.space)] for dictionary in dictionaries]
+
+    late = 0
     for same in grouped(jobs, kind):
-        k, i = same[0]
-        (K, r), n = trained[k][i]._atoms.shape, max(len(view_of(job).X) for job in same)
-        size = (n + K) * max(K, r)
-        like = view_of(same[0]).X
+        first = task(same)
+        n, (K, r) = max(len(view.X) for view in first[1]), first[0][0].atoms.shape
+        like, size = first[1][0].X, (n + K) * max(K, r)
         for batch, (scores, n_late, wrong) in in_batches(scores_of, task, same, like, size, n_jobs):
             late += n_late
             errors += wrong
@@ -544,78 +568,57 @@ def decide(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | N
     return judged
 
 
-def view(model: Any, X: Array) -> View:
-    """New samples in the coordinates of a fitted model."""
-    samples = model._new_samples(X)
-    Y = samples[:]
-    return View(samples, model._space.reduce(Y), model._space.squared_norms(Y))
-
-
-def scores_of(models: list[Any], views: list[View]) -> tuple[list[Array | None], int, list[str]]:
-    """Scores, on the host, or None; how many codes missed their gap; and what was wrong with settings."""
-    batched = is_torch(views[0].X) and has_lasso_codes(models[0])
+def scores_of(
+    dictionaries: list[FittedDictionary], views: list[View]
+) -> tuple[list[Array | None], int, list[str]]:
+    """Return scores, on the host, or None; how many codes missed their gap; what was wrong with settings."""
     errors: list[str] = []
+    settings: list[Any] = [one.rule.coder or one.coder for one in dictionaries]  # type: ignore[union-attr]
     with one_blas_thread(), float32_products("full", views[0].samples.where):
-        codes, late = (batched_codes if batched else codes_one_by_one)(models, views, errors)
-        scores = [
-            None if S is None else attempt(partial(score_codes, model, S, view), errors)
-            for model, S, view in zip(models, codes, views, strict=True)
-        ]
+        if is_torch(views[0].X) and isinstance(settings[0], Lasso):
+            codes, late = batched_codes(dictionaries, views)
+        else:
+            codes, late = [], 0
+            for one, how, view in zip(dictionaries, settings, views, strict=True):
+                prepare_coder = partial(how.prepare, one.atoms, view.samples, one.space, 1, one.kept)
+                coder = attempt(prepare_coder, errors)
+                if coder is None:
+                    codes.append(None)
+                    continue
+                S, _, _, converged = coder(view.X, view.sq_norms)
+                codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
+                late += int(np.count_nonzero(~converged))
+        scores: list[Array | None] = []
+        for one, S, view in zip(dictionaries, codes, views, strict=True):
+            rule: Any = one.rule
+            scores.append(None if S is None else to_host(rule.scores(one, S, view.X, view.sq_norms)))
+    for one in dictionaries:
+        one.kept.clear()  # Gram matrices of all candidates would be too much
     return scores, late, errors
 
 
-def has_lasso_codes(model: Any) -> bool:
-    """Whether the codes that the model's rule takes are those of the lasso."""
-    return isinstance(model, LassoCodes) and getattr(model, "rule", None) != "regularized"
-
-
-def score_codes(model: Any, codes: Array, view: View) -> Array:
-    """What the model's rule makes of codes, on the host."""
-    return to_host(model._ready_rule()(codes, view.X, view.sq_norms))
-
-
-def codes_one_by_one(models: list[Any], views: list[View], errors: list[str]) -> tuple[list[Array | None], int]:
-    """As in `decision_function`; None where settings allow no codes."""
-    codes: list[Array | None] = []
-    late = 0
-    for model, view in zip(models, views, strict=True):
-        coder = attempt(partial(model._rule_coder, view.samples, 1), errors)
-        if coder is None:
-            codes.append(None)
-            continue
-        S, _, _, converged = coder(view.X, view.sq_norms)
-        codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
-        late += int(np.count_nonzero(~converged))
-    return codes, late
-
-
-def batched_codes(models: list[Any], views: list[View], errors: list[str]) -> tuple[list[Array | None], int]:
-    """Lasso codes over atoms of one shape at once, which no setting forbids; of each start by itself.
+def batched_codes(dictionaries: list[FittedDictionary], views: list[View]) -> tuple[list[Any], int]:
+    """Return lasso codes over atoms of one shape, at once, and how many missed their gap.
 
     Folds are filled up with zero samples: no work.
     """
-    n_starts = n_starts_of(models[0])
-    models = [one for model in models for one in starts_of(model)]
-    views = [view for view in views for _ in range(n_starts)]
     xp, like = namespace(views[0].X), views[0].X
     n, r = max(len(view.X) for view in views), like.shape[1]
     X = xp.zeros((len(views), n, r), dtype=like.dtype, device=like.device)
     sq_norms = xp.zeros((len(views), n), dtype=xp.float64, device=like.device)
     for j, view in enumerate(views):
         X[j, : len(view.X)], sq_norms[j, : len(view.X)] = view.X, view.sq_norms
-    D = as_array(np.stack([model._atoms for model in models]), like)
-    alpha = np.array([model._alpha for model in models])[:, None, None]
-    coder = BatchedLassoCoder(D, alpha=alpha, tol=reachable(models[0].transform_tol, like))
+    D = as_array(np.stack([one.atoms for one in dictionaries]), like)
+    lassos: list[Any] = [one.coder for one in dictionaries]
+    alpha = np.array([lasso.alpha for lasso in lassos])[:, None, None]
+    coder = BatchedLassoCoder(D, alpha=alpha, tol=reachable(lassos[0].tol, like))
     codes, _, _, converged = coder(X, sq_norms)
     codes = xp.astype(codes, like.dtype, copy=False)
-    found: list[Array | None] = [codes[j, : len(view.X)] for j, view in enumerate(views)]
-    if n_starts > 1:
-        found = [xp.concat(found[i : i + n_starts], axis=-1) for i in range(0, len(found), n_starts)]
-    return found, int(np.count_nonzero(~converged))
+    return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
-    """Those with equal keys together, in their order."""
+    """Return those with equal keys together, in their order."""
     groups: dict[Any, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -630,7 +633,8 @@ def in_batches(
     n_numbers: int,
     n_jobs: int | None,
 ) -> list[tuple[list[Job], Result]]:
-    """Batches, sized for where `like` is, and what `work` gives for the task that each of them is.
+    """Return batches of jobs, sized for where `like` is, and what `work` gives for the task that each of them
+    is.
 
     `n_numbers`: in the largest arrays of a job. A device has one batch at a time.
     """
@@ -640,21 +644,3 @@ def in_batches(
     size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
     batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     return list(zip(batches, spread(work, [task(batch) for batch in batches], n_jobs), strict=True))
-
-
-# Parameters of LEDL that decide how training sees samples. Problems that differ in these, too, are of one batch
-# if they have one shape.
-OF_THE_SAMPLES = ("coef0", "degree", "gamma", "kernel", "n_components", "normalize")
-
-LEDL_WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
-
-# For each estimator the parameters that one batch may hold several values of, and its engine.
-ENGINES: dict[type, tuple[set[str], Callable[[list[Any], list[Fold], list[str]], Table]]] = {
-    LEDLClassifier: (
-        {*LEDL_WEIGHTS.values(), *OF_THE_SAMPLES, "transform_alpha", "rule", "ridge_alpha"},
-        judge_ledl,
-    ),
-    SRCClassifier: ({"alpha"}, judge_on_samples),
-    CRCClassifier: ({"alpha", "rule"}, judge_on_samples),
-}
-BATCHED: tuple[type[Any], ...] = tuple(ENGINES)

@@ -15,29 +15,16 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from ledl.arrays import Array, namespace
+from ledl.arrays import Array
 
 # Factors that are tried, as powers of e, of scores whose differences are of the order of 1.
 LOG_FACTORS = (-5.0, 8.0)
 
 
-def log_scores(scores: Array, rule: str) -> Array:
-    """Scores (n, c) as exponents, whose differences are log odds but for a factor.
-
-    Those of the rule "regularized" are negative ratios of a residual and a norm, of which the logarithm is
-    taken: odds are to depend on how many times larger the ratio of another class is. A ratio of zero, a perfect
-    fit, counts as the smallest positive number; a sample of zeros, all of whose scores are zero, keeps them.
-    """
-    if rule != "regularized":
-        return scores
-    xp = namespace(scores)
-    ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
-    tells = xp.any(scores != 0, axis=1, keepdims=True)
-    return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
-
-
 def log_losses(F: Array, labels: Array, factor: float) -> Array:
-    """Losses of samples with the exponents F, (n, c), and the labels 0, ..., c - 1, which are smoothed."""
+    """Return the losses of samples with the exponents F, (n, c), and the labels 0, ..., c - 1, which are
+    smoothed.
+    """
     scaled = factor * np.asarray(F, dtype=np.float64)
     rest = 1 / (len(F) + 2)
     own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
@@ -46,7 +33,7 @@ def log_losses(F: Array, labels: Array, factor: float) -> Array:
 
 
 def best_factor(F: Array, labels: Array) -> float:
-    """The t with the smallest mean loss, which is convex in t."""
+    """Return the t with the smallest mean loss, which is convex in t."""
     spread = float(np.sqrt(np.mean((F - F.mean(axis=1, keepdims=True)) ** 2)))
     if not spread > 0:
         return 1.0

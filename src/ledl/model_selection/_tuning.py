@@ -5,31 +5,34 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from copy import copy
+from dataclasses import replace
 from itertools import product
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    clone,
-)
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ledl.arrays import Array, is_dask, is_torch, namespace
-from ledl.estimators import LEDLClassifier
-from ledl.estimators._base import accuracy, check_flat, fit_context, unharmed
+from ledl.dictionary import FittedDictionary
+from ledl.estimators import (
+    DictionaryClassifier,
+    LEDLClassifier,
+    adopt,
+    check_labelled,
+    check_samples,
+    fit_context,
+    for_chunks,
+    number_labels,
+    rollback_on_error,
+)
 from ledl.model_selection._search import Fold, judge, split
-from ledl.model_selection._temperature import best_factor, log_losses, log_scores
-from ledl.samples import check_rows, floats_of, map_rows
+from ledl.model_selection._temperature import best_factor, log_losses
+from ledl.samples import floats_of, map_rows
 
 # Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
 # in all, which is as many as the choice needs. It bounds the cost where classes are many.
@@ -58,11 +61,9 @@ SHARED = (
     "device",
     "n_jobs",
 )
-# Those of them that may be set after a fit, and act at once.
-AT_ONCE = ("transform_tol", "device", "n_jobs")
 
 
-class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LEDLClassifierCV(DictionaryClassifier):
     r"""LEDL with settings, rule and kernel chosen by cross-validation on the training samples.
 
     For each candidate the training samples are scored by models that have not seen them. Scores f become
@@ -73,9 +74,8 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
     Parameters
     ----------
-    rules : sequence of {"classifier", "residual", "regularized", "joint"}
-        How new samples get their labels, see `LEDLClassifier`. By default all but ``"joint"``, which is slow
-        where there are many classes.
+    rules : sequence of {"classifier", "residual", "regularized"}
+        How new samples get their labels, see `LEDLClassifier`. By default all.
 
     label_weight, code_weight : float or sequence of floats, default=4.0, 2**-11
         :math:`\lambda` and :math:`\omega`.
@@ -95,14 +95,9 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         samples, that leave out the same number of each class, in so far as that can be; where classes are many,
         no more of the folds than leave out 200 samples in all. A class with one sample is never left out.
 
-    n_init : int, default=1
-        Starts of the last fit, whose scores are averaged. Candidates have one.
-
-    selection : {"log_loss", "accuracy", "one_se"}, default="log_loss"
-        What is chosen: the smallest log loss; the largest accuracy, and of ties the first; or the first
-        candidate whose log loss is larger than the smallest by no more than one standard error of their
-        difference. Candidates come in the order of the parameters, ``kernels`` first: give the strongest
-        regularisation first.
+    selection : {"log_loss", "accuracy"}, default="log_loss"
+        What is chosen: the smallest log loss, or the largest accuracy, and of ties the first. Candidates come
+        in the order of the parameters, ``kernels`` first: give the strongest regularisation first.
 
     n_components : int, default=None
         Number of atoms, see `LEDLClassifier`.
@@ -145,7 +140,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Its place in `cv_results_`.
 
     temperature_ : float
-        The factor t of its scores in `predict_proba`, found with one start whatever `n_init` is.
+        The factor t of its scores in `predict_proba`, found in cross-validation.
 
     cv_results_ : dict of arrays
         As in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
@@ -204,8 +199,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         "ridge_alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
         "kernels": ["array-like", str, callable],
         "cv": ["cv_object"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
-        "selection": [StrOptions({"log_loss", "accuracy", "one_se"})],
+        "selection": [StrOptions({"log_loss", "accuracy"})],
         **{name: LEDLClassifier._parameter_constraints[name] for name in (*SHARED, "random_state")},
     }
 
@@ -219,7 +213,6 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         ridge_alpha: float | Sequence[float] = RIDGE_ALPHAS,
         kernels: Sequence[Any] | Any = KERNELS,
         cv: Any = None,
-        n_init: int = 1,
         selection: str = "log_loss",
         n_components: int | None = None,
         gamma: float | str | None = "scale",
@@ -240,7 +233,6 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.ridge_alpha = ridge_alpha
         self.kernels = kernels
         self.cv = cv
-        self.n_init = n_init
         self.selection = selection
         self.n_components = n_components
         self.gamma = gamma
@@ -255,7 +247,7 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> LEDLClassifierCV:
         """Choose among the candidates, and fit what was chosen on all samples.
 
@@ -275,13 +267,20 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         rng = check_random_state(self.random_state)
         fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
         base = LEDLClassifier(random_state=int(start_seed), **{name: getattr(self, name) for name in SHARED})
-        X, y = self._checked_training(base, X, y)
+        if is_dask(X):
+            raise TypeError(
+                "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
+                "LEDLClassifier, which visits Dask arrays chunk by chunk, at given settings."
+            )
+        X, y = check_labelled(self, X, y)
+        X = X if is_torch(X) else np.asarray(X)  # in memory: of a file, too
+        _, classes = number_labels(base, y)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
-        folds = checked_folds(split(base, X, y, cv, groups), np.unique(y))
+        folds = checked_folds(split(base, X, y, cv, groups), classes)
         started = time.perf_counter()
         with warnings.catch_warnings():
             # Candidates that are not chosen need not converge.
@@ -291,37 +290,28 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         verdicts = [verdict(row, folds) for row in judged]
         index = choose(verdicts, self.selection)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index], n_init=self.n_init).fit(X, y)
-        self.refit_time_ = time.perf_counter() - started
-        self.cv_results_ = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
+        best = clone(base).set_params(**candidates[index]).fit(X, y)
+        refit_time = time.perf_counter() - started
+        found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
         metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
-        self.best_score_ = float(self.cv_results_[f"mean_test_{metric}"][index])
-        self.best_index_, self.best_params_, self.best_estimator_ = index, candidates[index], best
-        self.n_splits_, self.temperature_, self.classes_ = len(folds), verdicts[index].factor, best.classes_
+        adopt(
+            self,
+            _dictionary=best.dictionary_,
+            classes_=best.classes_,
+            best_estimator_=best,
+            best_index_=index,
+            best_params_=candidates[index],
+            best_score_=float(found[f"mean_test_{metric}"][index]),
+            cv_results_=found,
+            n_iter_=best.n_iter_,
+            n_splits_=len(folds),
+            refit_time_=refit_time,
+            temperature_=verdicts[index].factor,
+        )
         return self
 
-    def _checked_training(self, base: LEDLClassifier, X: Array, y: Array) -> tuple[Array, Array]:
-        """Samples and labels as all fits take them, or a refusal before any."""
-        if is_dask(X):
-            raise TypeError(
-                "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
-                "LEDLClassifier, which visits Dask arrays chunk by chunk, at given settings."
-            )
-        check_flat(X)
-        if is_torch(X):
-            X, y = base._checked_pairs(X, y, reset=True, min_samples=2)
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            self.n_features_in_ = X.shape[1]
-        else:
-            kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2}
-            X, y = validate_data(self, X, y, **kinds)
-            X = np.asarray(X)  # in memory: of a file, too
-        base._checked_labels(y)
-        return X, y
-
     def _candidates(self) -> list[dict[str, Any]]:
-        """What is chosen from."""
+        """Return what is chosen from."""
         named = {name: as_list(getattr(self, name)) for name in GRIDS}
         if "precomputed" in named["kernels"]:
             raise ValueError(
@@ -342,19 +332,9 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
                 found += [{**common, "alpha": value} for value in alphas]
         return found
 
-    def predict(self, X: Array) -> Array:
-        """The class with the largest score.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), or tensor for a tensor if labels are numbers
-        """
-        return self._chosen().predict(self._checked(X))
+    def _current(self) -> FittedDictionary:
+        lasso: Any = self._dictionary.coder
+        return replace(self._dictionary, coder=lasso._replace(tol=self.transform_tol))
 
     def decision_function(self, X: Array) -> Array:
         """Scores of the classes: those of `best_estimator_`, of the rule ``"regularized"`` their logarithms.
@@ -370,11 +350,10 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             Differences, times `temperature_`, are log odds. For two classes, (n_samples,), the score of the
             second less that of the first.
         """
-        model, X, c = self._chosen(), self._checked(X), len(self.classes_)
         if is_dask(X):
-            return map_rows(self._for_chunks(X).decision_function, X, floats_of(X), None if c == 2 else c)
-        scores = log_scores(model._scores(X), model.rule)
-        return scores[:, 1] - scores[:, 0] if c == 2 else scores
+            return super().decision_function(X)
+        scores = self._log_odds(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
@@ -389,13 +368,18 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         probabilities : ndarray, or tensor for a tensor, of shape (n_samples, n_classes)
             The largest is that of the label that `predict` gives.
         """
-        model, X = self._chosen(), self._checked(X)
         if is_dask(X):
-            return map_rows(self._for_chunks(X).predict_proba, X, floats_of(X), len(self.classes_))
-        exponents = self.temperature_ * log_scores(model._scores(X), model.rule)
+            return map_rows(for_chunks(self, X).predict_proba, X, floats_of(X), len(self.classes_))
+        exponents = self._log_odds(X)
         xp = namespace(exponents)
-        odds = xp.exp(exponents - xp.max(exponents, axis=1, keepdims=True))
+        odds = xp.exp(self.temperature_ * (exponents - xp.max(exponents, axis=1, keepdims=True)))
         return odds / xp.sum(odds, axis=1, keepdims=True)
+
+    def _log_odds(self, X: Array) -> Array:
+        """Return scores (n, c) whose differences, times the temperature, are log odds."""
+        dictionary, X = self.dictionary_, check_samples(self, X)
+        scores, rule = dictionary.scores(X, self.device, self.n_jobs), dictionary.rule
+        return rule.log_odds(namespace(scores).astype(scores, X.dtype, copy=False))  # type: ignore[union-attr]
 
     def predict_log_proba(self, X: Array) -> Array:
         """Logarithms of `predict_proba`.
@@ -413,75 +397,6 @@ class LEDLClassifierCV(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         xp = namespace(found)
         return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
 
-    def transform(self, X: Array) -> Array:
-        """Codes of samples over the atoms of the model that was chosen.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
-
-        Returns
-        -------
-        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
-        """
-        return self._chosen().transform(self._checked(X))
-
-    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
-        """Accuracy on labelled samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples. Of a Dask array only the labels that are predicted are collected.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples.
-
-        Returns
-        -------
-        score : float
-            The share of samples whose labels are predicted.
-        """
-        return accuracy(self, X, y, sample_weight)
-
-    def _chosen(self) -> LEDLClassifier:
-        """The model that was chosen, where and as exactly as parameters say now."""
-        check_is_fitted(self)
-        self._validate_params()  # some may have been set since
-        model: LEDLClassifier = copy(self.best_estimator_)
-        for name in AT_ONCE:
-            setattr(model, name, getattr(self, name))
-        return model
-
-    def _for_chunks(self, X: Array) -> LEDLClassifierCV:
-        """What is to score chunks of a Dask array, as it is now."""
-        model = copy(self)
-        model.best_estimator_ = self.best_estimator_._for_chunks(X)
-        return model
-
-    def _checked(self, X: Array) -> Array:
-        """New samples as the model takes them, which has no names of features."""
-        if is_torch(X):
-            return X
-        if is_dask(X):
-            check_rows(X)
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return X
-        check_flat(X)
-        return validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.best_estimator_._n_features_out)
-
-    @property
-    def n_iter_(self) -> int:
-        """Iterations of the last fit."""
-        check_is_fitted(self)
-        return int(self.best_estimator_.n_iter_)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
@@ -498,13 +413,14 @@ class Verdict(NamedTuple):
 
 
 def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
-    """What the scores of the samples left out say about a candidate, at the factor that suits it best."""
+    """Return what scores of the samples left out say about a candidate, at the factor that suits it best."""
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0)
-    exponents = np.concatenate([log_scores(one.scores, one.model.rule) for one in row]).astype(np.float64)
+    scores = [one.fitted.dictionary.rule.log_odds(one.scores) for one in row]
+    exponents = np.concatenate(scores).astype(np.float64)
     labels = np.concatenate(
-        [np.searchsorted(one.model.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
+        [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
     factor = best_factor(exponents, labels)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
@@ -512,26 +428,19 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
-    """The candidate to take; one that failed never is."""
+    """Return the candidate to take; one that failed never is."""
     losses = np.array([one.losses.mean() for one in verdicts])
     if np.isnan(losses).all():
         raise ValueError("Every candidate failed in some fold, as warned of. Mend what is told there.")
     if selection == "accuracy":
         return int(np.nanargmax([one.hits.mean() for one in verdicts]))
-    best = int(np.nanargmin(losses))
-    if selection == "log_loss":
-        return best
-    for index, one in enumerate(verdicts):
-        worse = one.losses - verdicts[best].losses
-        if worse.mean() <= worse.std() / np.sqrt(len(worse)):
-            return index
-    raise AssertionError("the best is no worse than itself")
+    return int(np.nanargmin(losses))
 
 
 def results(
     candidates: list[dict[str, Any]], verdicts: list[Verdict], sizes: list[int], fit_time: float
 ) -> dict[str, Any]:
-    """`cv_results_`: settings that a candidate does not have are NaN."""
+    """Return `cv_results_`: settings that a candidate does not have are NaN."""
     found: dict[str, Any] = {"mean_fit_time": np.full(len(candidates), fit_time)}
     for name in CHOSEN:
         values = [candidate.get(name, np.nan) for candidate in candidates]
@@ -553,7 +462,7 @@ def results(
 
 
 def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
-    """Five folds, or fewer: each class is shared out evenly, and its only sample is never left out.
+    """Return five folds, or fewer: each class is shared out evenly, and its only sample is never left out.
 
     Of the folds as many as leave out `HELD_OUT_SAMPLES` in all. They know no groups.
     """
@@ -583,7 +492,7 @@ def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tupl
 
 
 def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
-    """The folds, whose models all know all classes."""
+    """Return the folds, whose models all know all classes."""
     found = list(folds)
     if not found:
         raise ValueError(
@@ -601,7 +510,7 @@ def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
 
 
 def as_list(values: Any) -> list[Any]:
-    """Values to choose from, of which one may be given alone."""
+    """Return values to choose from, of which one may be given alone."""
     if isinstance(values, str) or callable(values) or np.ndim(values) == 0:
         values = [values]
     return [value.item() if isinstance(value, np.generic) else value for value in values]

@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array, as_array, to_host
-from ledl.estimators._base import DictionaryClassifier, check_memory
+from ledl.arrays import Array, as_array, check_memory, to_host
 from ledl.subspace import Subspace, find_kernel_space
 
 Kernel: TypeAlias = str | Callable[..., float]
@@ -95,86 +94,71 @@ class PrecomputedKernel(NamedTuple):
         return np.ones(len(Y))
 
 
-class KernelClassifier(DictionaryClassifier):
-    """A classifier that needs inner products of samples only, so that a kernel may give them."""
+def kernel_space(
+    samples: Array,
+    kernel: Kernel,
+    *,
+    normalize: bool,
+    gamma: float | str | None,
+    degree: float,
+    coef0: float,
+    kernel_params: dict[str, Any] | None,
+) -> tuple[Subspace, Array]:
+    """Return the span of the training samples in a kernel's space, and their coordinates there.
 
-    kernel: Kernel
-    gamma: float | str | None
-    degree: float
-    coef0: float
-    kernel_params: dict[str, Any] | None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
-    @property
-    def _unit_norm(self) -> bool:
-        # With a kernel it is k that is normalised.
-        return self.normalize and self.kernel == "linear"
-
-    def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
-        if self.kernel == "linear":
-            return super()._find_space(samples)
-        given, samples = samples, to_host(samples)  # kernels are evaluated on the host
-        n = len(samples)
-        check_memory(
-            5 * 8 * n * n, f"The kernel's matrix of {n} samples and its eigenvectors", "Use fewer samples."
-        )
-        kernel: PairwiseKernel | PrecomputedKernel
-        if self.kernel == "precomputed":
-            self._check_precomputed(samples)
-            kernel = PrecomputedKernel()
-        else:
-            parameters = self._kernel_parameters(samples)
-            kernel = PairwiseKernel(
-                self.kernel, parameters, self.normalize, samples.astype(np.float64)
-            ).fitted()
-        space = find_kernel_space(kernel, kernel.similarities(samples), samples.dtype)
-        return space, as_array(space.coordinates, given)
-
-    def _kernel_parameters(self, samples: Array) -> dict[str, Any]:
-        if callable(self.kernel):
-            return self.kernel_params or {}
-        if self.kernel_params:
+    The parameters are those of the classifiers. Kernels are evaluated on the host.
+    """
+    given, samples = samples, to_host(samples)
+    n = len(samples)
+    check_memory(
+        5 * 8 * n * n, f"The kernel's matrix of {n} samples and its eigenvectors", "Use fewer samples."
+    )
+    found: PairwiseKernel | PrecomputedKernel
+    if kernel == "precomputed":
+        check_precomputed(samples, normalize)
+        found = PrecomputedKernel()
+    else:
+        if kernel_params and not callable(kernel):
             raise ValueError(
-                f"kernel_params={self.kernel_params} are arguments of a callable kernel, but kernel="
-                f"{self.kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
+                f"kernel_params={kernel_params} are arguments of a callable kernel, but kernel="
+                f"{kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
             )
-        if self.kernel == "hellinger":
-            return {}
-        gamma = self.gamma
-        if gamma == "scale":  # as in scikit-learn's SVC
+        if gamma == "scale" and kernel in ("rbf", "poly"):  # as in scikit-learn's SVC
             variance = float(np.var(samples, dtype=np.float64))
             gamma = 1 / (samples.shape[1] * variance) if variance > 0 else 1.0
-        known = {
+        known: dict[Any, dict[str, Any]] = {
             "rbf": {"gamma": gamma},
-            "poly": {"gamma": gamma, "degree": self.degree, "coef0": self.coef0},
+            "poly": {"gamma": gamma, "degree": degree, "coef0": coef0},
+            "hellinger": {},
         }
-        return known[self.kernel]
+        parameters = (kernel_params or {}) if callable(kernel) else known[kernel]
+        found = PairwiseKernel(kernel, parameters, normalize, samples.astype(np.float64)).fitted()
+    space = find_kernel_space(found, found.similarities(samples), samples.dtype)
+    return space, as_array(space.coordinates, given)
 
-    def _check_precomputed(self, gram: Array) -> None:
-        if self.normalize:
-            raise ValueError(
-                "kernel='precomputed' needs normalize=False: k(y, y) of new samples, by which to normalise, is "
-                "not in the matrix. Divide k(x, y) by sqrt(k(x, x) k(y, y)) yourself, and set normalize=False."
-            )
-        if gram.shape[0] != gram.shape[1]:
-            raise ValueError(
-                f"kernel='precomputed' needs the square matrix of k between all training samples; X has shape "
-                f"{gram.shape}."
-            )
-        far = np.abs(np.diag(gram) - 1).max()
-        if far > 1e-3:
-            warnings.warn(
-                "The precomputed kernel is taken as normalised, k(y, y) = 1, but its diagonal differs from 1 "
-                f"by up to {far:.3g}. Divide k(x, y) by sqrt(k(x, x) k(y, y)).",
-                UserWarning,
-                stacklevel=4,
-            )
+
+def check_precomputed(gram: Array, normalize: bool) -> None:
+    """Raise if a precomputed kernel cannot be used, and warn if it does not look normalised."""
+    if normalize:
+        raise ValueError(
+            "kernel='precomputed' needs normalize=False: k(y, y) of new samples, by which to normalise, is "
+            "not in the matrix. Divide k(x, y) by sqrt(k(x, x) k(y, y)) yourself, and set normalize=False."
+        )
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' needs the square matrix of k between all training samples; X has shape "
+            f"{gram.shape}."
+        )
+    far = np.abs(np.diag(gram) - 1).max()
+    if far > 1e-3:
+        warnings.warn(
+            "The precomputed kernel is taken as normalised, k(y, y) = 1, but its diagonal differs from 1 "
+            f"by up to {far:.3g}. Divide k(x, y) by sqrt(k(x, x) k(y, y)).",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def signed_roots(X: Array) -> Array:
-    """Square roots of absolute values, with the signs of the values."""
+    """Return square roots of absolute values, with the signs of the values."""
     return np.copysign(np.sqrt(np.abs(X)), X)

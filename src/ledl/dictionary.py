@@ -1,0 +1,262 @@
+"""A fitted dictionary: the one record that turns samples into codes, and codes into scores.
+
+Every classifier of this package holds a `FittedDictionary` once it is fitted. Whoever needs more than labels
+(model selection, rejection, explanations, Dask, model files) takes the record. How samples are coded and how
+codes become scores are small objects in it: settings of `ledl.coding`, and a rule from below.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from ledl.arrays import Array, as_array, float32_products, is_torch, namespace, product, to_host
+from ledl.coding import Lasso, Samples, Settings, code_in_chunks
+from ledl.objective import class_norms, class_residuals
+from ledl.parallel import n_threads, one_blas_thread
+from ledl.subspace import KernelSpace, Subspace
+
+
+class Rule(Protocol):
+    """How codes become scores, the larger the better, and what the scores are made of."""
+
+    name: ClassVar[str]
+    coder: Settings | None  # of the codes that it takes; None: those of the dictionary
+
+    def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
+        """Return scores (n, c) of samples with codes (n, K), coordinates (n, r) and squared norms (n,)."""
+
+    def contributions(
+        self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
+    ) -> tuple[Array, Array]:
+        """Return what scores of one sample are made of: base values (c,), and what each atom adds, (K, c)."""
+
+    def log_odds(self, scores: Array) -> Array:
+        """Return scores (n, c) whose differences are log odds, but for one factor."""
+
+
+class ClassifierRule(NamedTuple):
+    """Scores s W: code, then classify the code."""
+
+    weights: Array  # W, (K, c)
+    name: ClassVar[str] = "classifier"
+    coder: ClassVar[None] = None
+
+    def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
+        return product(codes, self.weights)
+
+    def contributions(
+        self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
+    ) -> tuple[Array, Array]:
+        return np.zeros(self.weights.shape[1]), code[:, None] * self.weights
+
+    def log_odds(self, scores: Array) -> Array:
+        return scores
+
+
+class ResidualRule(NamedTuple):
+    """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
+
+    name: ClassVar[str] = "residual"
+    coder: ClassVar[None] = None
+
+    def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
+        return -class_residuals(codes, X, sq_norms, dictionary.atoms, dictionary.members)
+
+    def contributions(
+        self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
+    ) -> tuple[Array, Array]:
+        """-|x - f_j|^2 = -|x|^2 + sum over the atoms d_k of class j of s_k <d_k, 2 x - f_j>, f_j = s_j D_j.
+
+        What two atoms have in common in |f_j|^2 is halved between them: these are the Shapley values of the
+        atoms, an atom that is left out having the code 0.
+        """
+        atoms, members = dictionary.atoms.astype(np.float64, copy=False), dictionary.members
+        found = np.zeros((len(code), len(members)))
+        for j, own in enumerate(members):
+            fit = code[own] @ atoms[own]
+            found[own, j] = code[own] * (atoms[own] @ (2 * x - fit))
+        return np.full(len(members), -sq_norm), found
+
+    def log_odds(self, scores: Array) -> Array:
+        return scores
+
+
+class RegularizedRule(NamedTuple):
+    """Scores -|x - s_j D_j| / |s_j|: how near a class comes, and how much of the code is its own."""
+
+    coder: Settings | None = None
+    name: ClassVar[str] = "regularized"
+
+    def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
+        residuals = class_residuals(codes, X, sq_norms, dictionary.atoms, dictionary.members)
+        xp, norms = namespace(codes), class_norms(codes, dictionary.members)
+        # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
+        least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
+        norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
+        return -xp.sqrt(xp.clip(residuals, 0, None)) / norms
+
+    def contributions(
+        self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
+    ) -> tuple[Array, Array]:
+        """-|r| / |s_j| = -|r|^2 / (|r| |s_j|): those of the residual, each divided by |r| |s_j|."""
+        base, found = ResidualRule().contributions(dictionary, code, x, sq_norm)
+        scores = self.scores(dictionary, code[None], x[None], np.array([sq_norm]))[0]
+        squares = base + found.sum(axis=0)
+        scale = np.divide(scores, squares, out=np.zeros_like(squares), where=squares < 0)
+        return base * scale, found * scale
+
+    def log_odds(self, scores: Array) -> Array:
+        """Return the negative logarithms of the ratios that the scores are the negatives of.
+
+        Odds are to depend on how many times larger the ratio of another class is. A ratio of zero, a perfect
+        fit, counts as the smallest positive number; a sample of zeros, all of whose scores are zero, keeps
+        them.
+        """
+        xp = namespace(scores)
+        ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
+        tells = xp.any(scores != 0, axis=1, keepdims=True)
+        return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDictionary:
+    """Atoms in the coordinates of a space, with all that codes and scores are made by.
+
+    Arrays are NumPy's wherever the model was fitted; samples may be tensors, and are worked on where they lie,
+    or on `device`. Without classes (K-SVD) there are codes only.
+    """
+
+    space: Subspace
+    atoms: Array  # (K, r)
+    unit_norm: bool  # whether samples are scaled to norm 1
+    coder: Settings
+    rule: Rule | None = None
+    classes: Array | None = None  # (c,)
+    atom_labels: Array | None = None  # (K,): the number of each atom's class
+    samples: Array | None = (
+        None  # (n, r): training samples, for explanations; the atoms themselves for SRC and CRC
+    )
+    sample_labels: Array | None = None  # (n,)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # made on demand from the rest, such as D D'
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "kept": {}}
+
+    def without_samples(self) -> FittedDictionary:
+        """Return the same without what only explanations need: smaller, to be sent elsewhere."""
+        return replace(self, samples=None, sample_labels=None)
+
+    @property
+    def members(self) -> list[Array]:
+        """The atoms of each class."""
+        if "members" not in self.kept:
+            classes: Any = self.classes
+            self.kept["members"] = [np.flatnonzero(self.atom_labels == j) for j in range(len(classes))]
+        found: list[Array] = self.kept["members"]
+        return found
+
+    def codes(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
+        """Return the codes (n, K) of samples."""
+        return self._map(self.coder, _only_codes, X, device, n_jobs)
+
+    def scores(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
+        """Return the scores (n, c) of samples, the larger the better, in the type that the rule computes in."""
+        rule: Any = self.rule
+        return self._map(rule.coder or self.coder, partial(rule.scores, self), X, device, n_jobs)
+
+    def judge(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> tuple[Array, Array]:
+        """Return scores (n, c) of samples and their `evidence` (n, 2), on the host, from the same codes."""
+        rule: Any = self.rule
+        found = to_host(self._map(rule.coder or self.coder, self._scores_and_evidence, X, device, n_jobs))
+        return found[:, :-2], found[:, -2:]
+
+    def code_one(self, x: Array) -> tuple[Array, Array, float]:
+        """Return code (K,), coordinates (r,) and squared norm of one sample (1, d), in float64 on the host.
+
+        The code is the one that the rule takes.
+        """
+        rule: Any = self.rule
+        found = self._map(rule.coder or self.coder, _side_by_side, x, None, 1)[0].astype(np.float64)
+        K = len(self.atoms)
+        return found[:K], found[K:-1], float(found[-1])
+
+    def contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
+        """Return what the scores of a sample that `code_one` coded are made of: see `Rule`."""
+        rule: Any = self.rule
+        found: tuple[Array, Array] = rule.contributions(self, code, x, sq_norm)
+        return found
+
+    def evidence(self, codes: Array, X: Array, sq_norms: Array) -> Array:
+        """Return how much samples look like one of the classes, (n, 2).
+
+        First the sparsity concentration index, (c max_j |s_j|_1 / |s|_1 - 1) / (c - 1); second the residual of
+        the nearest class, min_j |x - s_j D_j|^2 / |x|^2.
+        """
+        xp, c = namespace(codes), len(self.members)
+        belongs = as_array((np.asarray(self.atom_labels)[:, None] == np.arange(c)).astype(np.float64), codes)
+        sizes = xp.abs(as_array(codes, codes, xp.float64)) @ belongs
+        total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
+        share = largest / xp.where(total > 0, total, xp.ones_like(total))
+        concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
+        nearest = xp.min(class_residuals(codes, X, sq_norms, self.atoms, self.members), axis=1)
+        # A sample of zeros is as far from every class as can be.
+        residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
+        return xp.stack([concentration, residual], axis=1)
+
+    def _scores_and_evidence(self, codes: Array, X: Array, sq_norms: Array) -> Array:
+        xp, rule = namespace(codes), self.rule
+        scores = as_array(rule.scores(self, codes, X, sq_norms), codes, xp.float64)  # type: ignore[union-attr]
+        return xp.concat([scores, self.evidence(codes, X, sq_norms)], axis=1)
+
+    def _map(
+        self,
+        settings: Settings,
+        finish: Callable[[Array, Array, Array], Array],
+        X: Array,
+        device: str | None,
+        n_jobs: int | None,
+    ) -> Array:
+        """Return what `finish` makes of codes, coordinates and squared norms of checked samples, chunk by
+        chunk.
+
+        Tensors for tensors, otherwise NumPy arrays. Warn if all codes are zero.
+        """
+        samples, threads = Samples(X, device, self.unit_norm), n_threads(n_jobs)
+
+        def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
+            result = finish(codes, Z, sq_norms)
+            result = result if is_torch(X) else to_host(result)
+            return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
+
+        with one_blas_thread(), float32_products("full", samples.where):
+            coder = settings.prepare(self.atoms, samples, self.space, threads, self.kept)
+            advice = "Raise the tolerance or alpha."
+            parts, _ = code_in_chunks(coder, samples, self.space, work, threads, advice)
+        results, coded, present = zip(*parts, strict=True)
+        if not any(coded) and any(present):
+            reason = "they have nothing in common with the atoms"
+            if isinstance(settings, Lasso):
+                reason = f"alpha={settings.alpha} is too large for samples of this size"
+            kernel = ", or lower the kernel's gamma" if isinstance(self.space, KernelSpace) else ""
+            warnings.warn(
+                f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: "
+                f"{reason}. Lower alpha (or transform_alpha, if set), or scale the samples as in "
+                f"training{kernel}.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return results[0] if len(results) == 1 else namespace(results[0]).concat(results)
+
+
+def _only_codes(codes: Array, X: Array, sq_norms: Array) -> Array:
+    return codes
+
+
+def _side_by_side(codes: Array, X: Array, sq_norms: Array) -> Array:
+    return np.concatenate([codes, X, sq_norms[:, None]], axis=1)
