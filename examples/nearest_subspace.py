@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, product
 from ledl.coding import Coder, Samples
-from ledl.estimators._base import (
+from ledl.dictionary import FittedDictionary, ResidualRule
+from ledl.estimators import (
     DEVICE,
     N_JOBS,
     DictionaryClassifier,
-    ResidualScores,
+    adopt,
     fit_context,
-    unharmed,
+    fitted_attributes,
+    rollback_on_error,
 )
+from ledl.subspace import Subspace
 
 
 # [coder]
-class ProjectionCoder:
+class Projection(NamedTuple):
     """Codes x D' over atoms D, which are orthonormal within each class."""
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict
+    ) -> Coder:
+        """Return what codes these samples; what could be reused would go to `kept`."""
+        return ProjectionCoder(samples.beside(atoms))
+
+
+class ProjectionCoder:
+    """Codes by one product with the atoms."""
 
     solver, tol = "projection", None
 
@@ -32,13 +45,13 @@ class ProjectionCoder:
     def __call__(
         self, X: Array, sq_norms: Array, start: None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Codes; no gaps and no iterations; and whether all is well."""
+        """Return codes; no gaps and no iterations; and whether all is well."""
         n, codes = len(X), product(X, self.atoms.T)
         return codes, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
 
 # [classifier]
-class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
+class NearestSubspaceClassifier(DictionaryClassifier):
     r"""The class whose subspace comes nearest: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
 
     The rows of :math:`D_j` are the first right singular vectors of class j's samples.
@@ -78,7 +91,7 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
 
     # [fit]
     @fit_context(prefer_skip_nested_validation=True)
-    @unharmed
+    @rollback_on_error
     def fit(self, X: Array, y: Array) -> NearestSubspaceClassifier:
         """Find the subspace of each class."""
         samples, labels, classes = self._training_data(X, y, on_host=True)
@@ -90,11 +103,17 @@ class NearestSubspaceClassifier(ResidualScores, DictionaryClassifier):
             np.concatenate(bases),
             np.repeat(numbers, list(map(len, bases))),
         )
-        self._keep(**self._atom_attributes(space, atoms, atom_labels, classes))
+        dictionary = FittedDictionary(
+            space,
+            atoms,
+            self.normalize,
+            coder=Projection(),
+            rule=ResidualRule(),
+            classes=classes,
+            atom_labels=atom_labels,
+        )
+        adopt(self, **fitted_attributes(dictionary))
         return self
-
-    def _coder(self, samples: Samples, threads: int) -> Coder:
-        return ProjectionCoder(samples.beside(self._atoms))
 
     # [tags]
     def __sklearn_tags__(self) -> Any:

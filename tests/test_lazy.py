@@ -48,7 +48,6 @@ MODELS = {
     "lcksvd": LCKSVDClassifier(max_iter=3, random_state=0),
     "ledl": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, random_state=0),
     "ledl-rbf": LEDLClassifier(max_iter=3, tol=0, transform_tol=TIGHT, kernel="rbf", random_state=0),
-    "ledl-starts": LEDLClassifier(n_init=2, max_iter=3, tol=0, transform_tol=TIGHT, random_state=0),
     "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(transform_tol=TIGHT),
     "src-hellinger": SRCClassifier(transform_tol=TIGHT, kernel="hellinger"),

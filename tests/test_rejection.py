@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ledl import CRCClassifier, DKSVDClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
-from ledl.rejection import atom_owners, judge
+from ledl.rejection import judge
 
 OURS = [
     SRCClassifier(),
@@ -97,7 +97,7 @@ def test_p_values_are_ranks_among_the_training_samples(known):
 
 
 def fitted_evidence(fitted, X):
-    return judge(fitted.estimator_, X).evidence
+    return judge(fitted.estimator_, X)[1]
 
 
 def test_labels_of_every_kind(known):
@@ -176,7 +176,7 @@ def test_the_threshold_counts_ties_as_unlike(known):
     X, y = known
     fitted = RejectingClassifier(SRCClassifier()).fit(X[:100], y[:100])
     most = fitted._unlikeness(fitted.evidence_).argmax()
-    p = fitted._p_values(fitted.evidence_[most : most + 1])[0]
+    p = fitted.p_values_of(fitted.evidence_[most : most + 1])[0]
     np.testing.assert_allclose(p, 2 / 101)
     fitted.set_params(reject=float(fitted.p_values(X[100:101])[0]))  # just so many
     assert explain(fitted, X[100]).rejected
@@ -186,7 +186,7 @@ def test_the_threshold_counts_ties_as_unlike(known):
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):
     X, y = known[0][:60], known[1][:60]
     model = DKSVDClassifier(init="all", n_nonzero_coefs=5, random_state=0).fit(X, y)
-    owners = atom_owners(model)
+    owners = model.dictionary_.atom_labels
     for k, weights in enumerate(model.label_components_):
         assert owners[k] == max(range(5), key=lambda j: weights[j])
     assert len(set(owners)) > 1

@@ -35,7 +35,7 @@ GRIDS = [
     (
         LEDLClassifier(random_state=0, tol=0, max_iter=5),
         [
-            {"rule": ["classifier", "residual", "joint"], "alpha": [2**-4, 2**-5]},
+            {"rule": ["classifier", "residual", "regularized"], "alpha": [2**-4, 2**-5]},
             {"rule": ["regularized"], "ridge_alpha": [2**-5, 1.0], "kernel": ["linear", "rbf"]},
         ],
     ),

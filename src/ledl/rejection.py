@@ -360,7 +360,7 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
 
 
 def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
-    """Return splits of the training samples, stratified and fewer than asked for if a class has fewer samples."""
+    """Return stratified splits of the training samples, fewer than asked for if a class has fewer samples."""
     classes, counts = np.unique(y, return_counts=True)
     if isinstance(cv, Integral):
         if counts.min() < 2:

@@ -37,8 +37,6 @@ CLASSIFIERS = {
     "ledl-rbf": LEDLClassifier(max_iter=5, tol=0, kernel="rbf"),
     "ledl-residual": LEDLClassifier(max_iter=5, tol=0, rule="residual"),
     "ledl-regularized": LEDLClassifier(max_iter=5, tol=0, rule="regularized"),
-    "ledl-joint": LEDLClassifier(max_iter=5, tol=0, rule="joint"),
-    "ledl-starts": LEDLClassifier(max_iter=5, tol=0, n_init=2),
     "ledl-cv": LEDLClassifierCV(max_iter=5, tol=0, alpha=[2**-4, 2**-7], ridge_alpha=2**-3),
     "nearest-subspace": NearestSubspaceClassifier(),
     "src": SRCClassifier(),

@@ -38,7 +38,6 @@ MODELS = [
     LEDLClassifier(init="random", max_iter=10, tol=0),
     LEDLClassifier(rule="residual", max_iter=10, tol=0),
     LEDLClassifier(rule="regularized", max_iter=10, tol=0),
-    LEDLClassifier(rule="joint", n_components=30, label_weight=0.25, max_iter=10, tol=0),
     SRCClassifier(),
     SRCClassifier(kernel="hellinger"),
     CRCClassifier(),
@@ -167,7 +166,7 @@ def test_what_admm_leaves_over_is_finished_exactly(rng, device):
 def test_chunks_on_a_device(rng, device, monkeypatch):
     D, X = rng.standard_normal((30, 10)), rng.standard_normal((101, 10))
     whole = sparse_encode(X, D, alpha=0.3, device=device)
-    monkeypatch.setattr(ledl.coding, "DEVICE_CHUNK", 1)
+    monkeypatch.setattr("ledl.coding._coders.DEVICE_CHUNK", 1)
     monkeypatch.setattr(ledl.coding, "CHUNK_ROWS", 20)
     np.testing.assert_allclose(sparse_encode(X, D, alpha=0.3, device=device), whole, atol=1e-4)
 

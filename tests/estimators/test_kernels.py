@@ -20,7 +20,6 @@ METHODS = {
     "csdl": CSDLClassifier(alpha=0.02, max_iter=5, random_state=0),
     "ledl": LEDLClassifier(max_iter=10, tol=0, random_state=0),
     "ledl-residual": LEDLClassifier(rule="residual", max_iter=10, tol=0, random_state=0),
-    "ledl-joint": LEDLClassifier(rule="joint", max_iter=10, tol=0, random_state=0),
 }
 
 
@@ -93,18 +92,20 @@ def test_rbf_kernel_is_its_matrix(method, digits):
 def test_normalised_kernels_have_samples_of_norm_one(method, digits):
     X, y, new = digits
     kernel = clone(method).set_params(kernel="poly", normalize=True).fit(X, y)
-    assert_allclose(kernel._space.squared_norms(new), 1)
-    similarities = kernel._space.kernel.similarities(X)
+    assert_allclose(kernel.dictionary_.space.squared_norms(new), 1)
+    similarities = kernel.dictionary_.space.kernel.similarities(X)
     assert_allclose(np.diag(similarities), 1)
     raw = method.set_params(kernel="poly", normalize=False, gamma=1 / 64).fit(X / 16, y)
-    assert_allclose(raw._space.squared_norms(new / 16), ((new / 16) ** 2 @ np.full(64, 1 / 64) + 1) ** 3)
+    assert_allclose(
+        raw.dictionary_.space.squared_norms(new / 16), ((new / 16) ** 2 @ np.full(64, 1 / 64) + 1) ** 3
+    )
 
 
 def test_repeated_samples_make_a_matrix_without_full_rank(method, digits):
     X, y, new = digits
     X, y = np.concatenate([X, X[:20]]), np.concatenate([y, y[:20]])
     model = method.set_params(kernel="rbf").fit(X, y)
-    assert model._space.coordinates.shape[1] <= 50
+    assert model.dictionary_.space.coordinates.shape[1] <= 50
     assert np.isfinite(model.decision_function(new)).all()
 
 
@@ -145,7 +146,7 @@ def test_samples_of_norm_zero_stay_zero(method, digits):
     X, y, new = digits
     X, new = np.concatenate([X, 0 * X[:1]]), np.concatenate([new, 0 * new[:1]])
     model = method.set_params(kernel="poly", coef0=0).fit(X, np.append(y, 3))
-    assert_array_equal(model._space.squared_norms(new)[-2:], [1, 0])
+    assert_array_equal(model.dictionary_.space.squared_norms(new)[-2:], [1, 0])
     assert not model.transform(new)[-1].any()
     assert not model.decision_function(new)[-1].any()
 
@@ -164,7 +165,7 @@ def test_gamma_of_none_is_that_of_scikit_learn(digits):
 def test_features_that_do_not_vary_have_a_scale(digits):
     X, y, _ = digits
     model = CRCClassifier(kernel="rbf").fit(np.ones_like(X), y)
-    assert model._space.kernel.parameters == {"gamma": 1.0}
+    assert model.dictionary_.space.kernel.parameters == {"gamma": 1.0}
 
 
 def test_arguments_that_a_kernel_does_not_take_are_told(method, digits):
@@ -220,7 +221,7 @@ def test_rounding_of_a_float32_matrix_is_no_reason_to_refuse_it(digits):
     assert np.linalg.eigvalsh(gram.astype(np.float64)).min() < -1e-9
     model = SRCClassifier(kernel="precomputed", normalize=False).fit(gram, y)
     explicit = SRCClassifier().fit(X, y)
-    assert model._space.coordinates.shape[1] <= 50
+    assert model.dictionary_.space.coordinates.shape[1] <= 50
     agree = model.predict(unit(new) @ unit(X).T) == explicit.predict(new)
     assert agree.mean() > 0.95
 

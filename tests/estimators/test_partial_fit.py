@@ -208,7 +208,7 @@ def test_scaling_that_is_set_later_waits_for_the_next_fit(digits):
     expected = stream(small(), X[:350], y[:350], 50)
     assert_same(model, expected)
     assert_array_equal(model.decision_function(X), expected.decision_function(X))
-    assert not model.fit(X[:100], y[:100])._scales
+    assert not model.fit(X[:100], y[:100]).dictionary_.unit_norm
 
 
 def test_weights_may_change_between_calls(digits):
@@ -383,11 +383,11 @@ def test_codes_that_are_all_zero_are_told(digits):
 def test_a_model_forgets_the_samples_of_an_earlier_fit(digits, tmp_path):
     X, y = digits
     model = small(max_iter=2, tol=0).fit(X[:100], y[:100])
-    assert hasattr(model, "_samples")
+    assert model.dictionary_.samples is not None
     np.save(tmp_path / "X.npy", X[100:300])
     model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y[100:300])
-    assert not hasattr(model, "_samples")
-    assert not hasattr(model, "_sample_labels")
+    assert model.dictionary_.samples is None
+    assert model.dictionary_.sample_labels is None
 
 
 def test_atoms_without_n_components(digits):

@@ -1,20 +1,20 @@
-"""LEDL's rules against their formulas: plain NumPy, and scikit-learn's Lasso on stacked arrays."""
+"""LEDL's rules against their formulas in plain NumPy."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
-from sklearn.linear_model import Lasso
+from sklearn.exceptions import FitFailedWarning
 
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, RejectingClassifier, load, save
-from ledl import joint as joint_module
 from ledl.datasets import few_shot_splits
 from ledl.solvers import ledl as ledl_solver
 from problems import unit
 
-RULES = ["classifier", "residual", "regularized", "joint"]
+RULES = ["classifier", "residual", "regularized"]
 
 
 @pytest.fixture(scope="module")
@@ -37,21 +37,6 @@ def at(model, **params):
     copy = clone(model).set_params(**params)
     vars(copy).update({name: value for name, value in vars(model).items() if name not in model.get_params()})
     return copy
-
-
-def joint_objectives(model, X):
-    """Minima of objective (1) for every sample and label, with the full K x K transform, by scikit-learn."""
-    lam, omega, alpha = model.label_weight, model.code_weight, model.alpha
-    parts = [model.components_, lam**0.5 * model.label_components_, omega**0.5 * model.code_components_]
-    M, classes = np.hstack(parts), model.classes_
-    found = np.empty((len(X), len(classes)))
-    for j, label in enumerate(classes):
-        h, q = lam**0.5 * (classes == label), omega**0.5 * (model.atom_classes_ == label)
-        T = np.hstack([unit(X), np.tile(np.concatenate([h, q]), (len(X), 1))])
-        lasso = Lasso(alpha=alpha / T.shape[1], fit_intercept=False, tol=1e-9, max_iter=100_000)
-        S = np.stack([lasso.fit(M.T, t).coef_ for t in T])
-        found[:, j] = np.sum((T - S @ M) ** 2, axis=1) + 2 * alpha * np.abs(S).sum(axis=1)
-    return found
 
 
 def test_the_default_is_the_papers_rule(digits, fitted):
@@ -89,64 +74,16 @@ def test_regularized_over_samples_is_crc(digits):
     crc = CRCClassifier(rule="regularized", alpha=0.1).fit(X, y)
     ledl = LEDLClassifier(n_components=len(X), max_iter=1, tol=0, rule="regularized", ridge_alpha=0.1).fit(X, y)
     order = np.argsort(y, kind="stable")  # LEDL's atoms are class by class
-    ledl._atoms = crc._atoms[order]
+    ledl._dictionary = replace(ledl._dictionary, atoms=crc.dictionary_.atoms[order], kept={})
     assert_array_equal(ledl.atom_classes_, y[order])
     assert_allclose(ledl.decision_function(new), crc.decision_function(new), rtol=1e-9)
 
 
-def test_joint_is_the_least_of_the_objective_over_codes(digits, fitted):
-    model = at(fitted, rule="joint", transform_tol=1e-9)
-    expected = joint_objectives(fitted, digits[2][:8])
-    assert_allclose(model.decision_function(digits[2][:8]), -expected, atol=1e-7)
-    assert_array_equal(model.predict(digits[2][:8]), fitted.classes_[expected.argmin(axis=1)])
-    assert np.ptp(np.bincount(fitted._atom_labels)) > 0, "classes with as many atoms each test less"
-
-
-def test_joint_scores_are_never_above_and_within_the_tolerance(digits, fitted):
-    """They are those of codes, so they bound the minimum from above; the tolerance is of the label's part."""
-    exact = at(fitted, rule="joint", transform_tol=1e-10).decision_function(digits[2])
-    smallest = 0.5 + 2**-4 * np.bincount(fitted._atom_labels).min()
-    for tol, least in ((1e-1, 1e-4), (1e-2, 1e-6), (1e-4, 0)):
-        loose = at(fitted, rule="joint", transform_tol=tol).decision_function(digits[2])
-        assert (loose <= exact + 1e-9).all()
-        assert (loose >= exact - tol * smallest).all()
-        assert (exact - loose).max() >= least, "all were solved exactly"
-
-
-@pytest.mark.parametrize(("size", "error"), [(1e-4, 0.2), (1e-7, 2e-3)])
-def test_joint_is_the_papers_rule_to_first_order(digits, fitted, size, error):
-    """(f_y - f) / lam -> 1 - 2 (s W)_y + |s W|^2 as lam -> 0; also where lam is far below the tolerance."""
-    new = digits[2]
-    model = at(fitted, rule="joint", label_weight=size, code_weight=0.0, transform_tol=1e-6)
-    codes = at(fitted, transform_tol=1e-12).transform(new)
-    residual = unit(new) - codes @ fitted.components_
-    alone = np.sum(residual**2, axis=1) + 2 * fitted.alpha * np.abs(codes).sum(axis=1)
-    sW = codes @ fitted.label_components_
-    slopes = (-model.decision_function(new) - alone[:, None]) / size
-    expected = 1 - 2 * sW + np.sum(sW**2, axis=1, keepdims=True)
-    assert_allclose(slopes, expected, atol=error)
-    best = np.sort(sW, axis=1)
-    clear = best[:, -1] - best[:, -2] > error  # slopes differ by twice that
-    assert clear.mean() > (0.3 if error > 0.1 else 0.9)
-    assert_array_equal(model.predict(new)[clear], fitted.predict(new)[clear])
-
-
-def test_joint_without_the_label_term_sees_the_code_term(digits, fitted):
-    model = at(fitted, rule="joint", label_weight=0.0, code_weight=0.25, transform_tol=1e-9)
-    assert_allclose(model.decision_function(digits[2][:3]), -joint_objectives(model, digits[2][:3]), atol=1e-7)
-
-
-def test_joint_needs_something_to_tell_labels_by(digits, fitted):
-    model = at(fitted, rule="joint", label_weight=0.0, code_weight=0.0)
-    with pytest.raises(ValueError, match=r"label_weight=0 and code_weight=0.*Raise label_weight"):
-        model.predict(digits[2])
-    assert len(model.transform(digits[2])) == len(digits[2])
-
-
 def test_a_weight_of_the_ridge_that_is_too_small_is_told(digits, fitted):
     model = at(fitted, rule="regularized", ridge_alpha=1e-300)
-    model._atoms = np.repeat(fitted._atoms[:5], len(fitted._atoms) // 5, axis=0)  # dependent ones
-    model._atom_labels = np.arange(len(model._atoms)) % len(model.classes_)
+    atoms = np.repeat(fitted.dictionary_.atoms[:5], len(fitted.atom_classes_) // 5, axis=0)  # dependent ones
+    labels = np.arange(len(atoms)) % len(model.classes_)
+    model._dictionary = replace(fitted.dictionary_, atoms=atoms, atom_labels=labels, kept={})
     with pytest.raises(ValueError, match=r"ridge_alpha=1e-300 is so small.*Raise ridge_alpha"):
         model.predict(digits[2])
 
@@ -177,44 +114,15 @@ def test_classes_that_are_alike_tie_and_the_first_wins(digits, rule):
     X, _, new, _ = digits
     model = LEDLClassifier(n_components=20, rule=rule, random_state=0)
     model.fit(np.concatenate([X[:10], X[:10]]), np.repeat([3, 7], 10))
-    B, W, A = model._atoms[:10], model.label_components_[:10], model._code_atoms[:10]
-    model._atoms, model.label_components_ = np.concatenate([B, B]), np.concatenate([W, W[:, ::-1]])
-    model._code_atoms = np.concatenate([A, A[:, ::-1]])
+    B, W = model.dictionary_.atoms[:10], model.label_components_[:10]
+    model.label_components_ = np.concatenate([W, W[:, ::-1]])
+    model._dictionary = replace(model.dictionary_, atoms=np.concatenate([B, B]), kept={})
     scores = model.decision_function(new)
-    if rule in ("regularized", "joint"):  # a lasso over twin atoms may take either
+    if rule == "regularized":  # a lasso over twin atoms may take either
         assert_allclose(scores, 0, atol=1e-5)
     zero = np.zeros_like(new[:1])
     assert model.decision_function(zero)[0] == 0
     assert model.predict(zero)[0] == 3
-
-
-def test_labels_at_once_change_nothing(digits, fitted, monkeypatch):
-    expected = at(fitted, rule="joint").decision_function(digits[2])
-    for rows in (1, 150, 10_000):
-        monkeypatch.setattr(joint_module, "chunk_size", lambda *args, rows=rows: rows)
-        assert_allclose(at(fitted, rule="joint").decision_function(digits[2]), expected, atol=1e-12)
-
-
-def test_large_samples_have_meaningful_differences(digits):
-    """Not normalised, samples of norm 1e3 beside labels of norm 0.1: gaps are relative to the latter."""
-    X, y, new, _ = digits
-    X, new = 1e3 * unit(X), 1e3 * unit(new[:5])
-    model = LEDLClassifier(
-        rule="joint", normalize=False, alpha=15.0, label_weight=0.01, code_weight=0.0, max_iter=5, tol=0
-    ).fit(X, y)
-    exact = at(model, transform_tol=1e-9).decision_function(new)
-    assert_allclose(model.decision_function(new), exact, atol=2e-8 + 1e-6 * 0.01)
-
-
-def test_gaps_that_are_missed_are_told(digits, fitted, monkeypatch):
-    def tired(*args, start, **options):
-        codes, info = joint_lasso(*args, start=start, max_iter=1, **options)
-        return codes, info
-
-    joint_lasso = joint_module.lasso
-    monkeypatch.setattr(joint_module, "lasso", tired)
-    with pytest.warns(ConvergenceWarning, match=r"of \d+ scores did not reach the duality gap.*transform_tol"):
-        at(fitted, rule="joint").predict(digits[2])
 
 
 @pytest.mark.torch
@@ -222,17 +130,10 @@ def test_gaps_that_are_missed_are_told(digits, fitted, monkeypatch):
 def test_tensors_give_the_scores_of_arrays(digits, fitted, rule):
     import torch
 
-    model = at(fitted, rule=rule, transform_tol=1e-6 if rule == "joint" else 1e-10)
+    model = at(fitted, rule=rule, transform_tol=1e-10)
     scores = model.decision_function(torch.as_tensor(digits[2]))
     assert torch.is_tensor(scores)
     assert_allclose(scores.numpy(), model.decision_function(digits[2]), atol=2e-6)
-
-
-def test_float32_is_near_float64(digits, fitted):
-    model = at(fitted, rule="joint")
-    single = model.decision_function(digits[2].astype(np.float32))
-    assert single.dtype == np.float32
-    assert_allclose(single, model.decision_function(digits[2]), atol=1e-4)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -260,31 +161,22 @@ def test_a_search_over_rules_trains_once(digits, monkeypatch):
         problems.append(len(start.M))
         return solve(blocks, start, **options)
 
-    monkeypatch.setattr("ledl.model_selection.solve", counted)
+    monkeypatch.setattr("ledl.model_selection._search.solve", counted)
     grid = {"rule": RULES, "transform_alpha": [None, 0.1], "ridge_alpha": [0.1, 1.0]}
     model = LEDLClassifier(max_iter=3, tol=0, random_state=0)
     X, y = digits[0][:22], digits[1][:22]
     search = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-    assert len(search.cv_results_["params"]) == 16
+    assert len(search.cv_results_["params"]) == 12
     assert sum(problems) == 2
 
 
 def test_a_rule_that_cannot_score_fails_alone(digits):
     grid = [
-        {"rule": ["classifier", "joint"]},
+        {"rule": ["classifier"]},
         {"rule": ["regularized"], "ridge_alpha": [0.1, 1e-300]},
     ]
     model = LEDLClassifier(label_weight=0.0, code_weight=0.0, max_iter=3, tol=0, random_state=0)
     X, y = np.tile(digits[0][:20], (3, 1)), np.tile(digits[1][:20], 3)  # copies, so dependent atoms
-    with pytest.warns(FitFailedWarning, match=r"4 of 8 fits failed.*label_weight=0.*Raise ridge_alpha"):
+    with pytest.warns(FitFailedWarning, match=r"2 of 6 fits failed.*Raise ridge_alpha"):
         search = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-    assert_array_equal(np.isnan(search.cv_results_["mean_test_score"]), [False, True, False, True])
-
-
-def test_the_scorer_has_one_gram_matrix_for_all_labels(digits, fitted, monkeypatch):
-    made = []
-    gram = joint_module.gram
-    monkeypatch.setattr(joint_module, "gram", lambda *args: made.append(1) or gram(*args))
-    monkeypatch.setattr("ledl.coding.chunk_size", lambda *args: 7)
-    at(fitted, rule="joint").decision_function(digits[2])
-    assert len(made) == 1
+    assert_array_equal(np.isnan(search.cv_results_["mean_test_score"]), [False, False, True])

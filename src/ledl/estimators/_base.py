@@ -474,7 +474,7 @@ def outcome(estimator: Any, run: Iterations) -> dict[str, Any]:
     if Status.MAX_ITER in statuses and estimator.tol > 0:
         advice = Status.MAX_ITER.advice(tol=estimator.tol, max_iter=estimator.max_iter)
         warnings.warn(
-            f"{type(estimator).__name__} did not converge: {advice}.", ConvergenceWarning, stacklevel=4
+            f"{type(estimator).__name__} did not converge: {advice}.", ConvergenceWarning, stacklevel=5
         )
     last = next(status for status in STOPPED_BY if status in statuses)
     return {

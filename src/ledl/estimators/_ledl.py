@@ -425,7 +425,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     checkpoint.remove()  # there is no going on from there
                 attributes = {**outcome(self, run), **self._learnt(training, run.state)}
                 if not run.history["nonzero_share"][-1]:
-                    warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=3)
+                    warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=5)
                 if self.keep_codes:
                     attributes["training_codes_"] = np.array(to_host(blocks.codes()))
                 if not isinstance(training.coordinates, StoredRows):

@@ -85,7 +85,7 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
     if not all(np.isfinite(to_host(values)).all() for values in (atoms.M, stream.G, stream.P)):
         raise ValueError(f"Training failed at batch {stream.n_batches}: {Status.NON_FINITE.advice()}.")
     if usable.any() and not n_nonzero:
-        warn_of_zero_codes(model.alpha, "of this batch are zero", stacklevel=4)
+        warn_of_zero_codes(model.alpha, "of this batch are zero", stacklevel=5)
     B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
     parts: dict[str, Any] = {"rule": ClassifierRule(W), "classes": known, "atom_labels": atom_labels}
     dictionary = FittedDictionary(IdentitySubspace(), B, scales, Lasso(model.alpha), **parts)

@@ -115,6 +115,11 @@ class Judged(ClassifierMixin, BaseEstimator):
             return self.model.decision_function(X)
         return self.scores[:, 1] - self.scores[:, 0] if len(self.classes_) == 2 else self.scores
 
+    def log_odds(self) -> Array:
+        """Return the known scores as ones whose differences are log odds, but for a factor."""
+        rule: Any = self.fitted.dictionary.rule
+        return rule.log_odds(self.scores)
+
     def predict(self, X: Array) -> Array:
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
 

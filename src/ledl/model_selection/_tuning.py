@@ -417,8 +417,7 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0)
-    scores = [one.fitted.dictionary.rule.log_odds(one.scores) for one in row]
-    exponents = np.concatenate(scores).astype(np.float64)
+    exponents = np.concatenate([one.log_odds() for one in row]).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
