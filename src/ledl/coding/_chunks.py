@@ -112,7 +112,7 @@ def code_in_chunks(
     A chunk is worked on by one thread, products included; on a device one after the other. One warning, with
     `advice`, is for all samples that missed the gap.
     """
-    n = len(samples)
+    n = len(samples.data)
     gap, squares = np.full(n, np.nan), np.empty(n)
     n_iter, converged = np.zeros(n, np.int64), np.zeros(n, bool)
 
@@ -124,7 +124,7 @@ def code_in_chunks(
         squares[chunk] = to_host(sq_norms)
         return finish(chunk, namespace(codes).astype(codes, Y.dtype, copy=False), X, sq_norms)
 
-    on_host = samples.where is None
+    on_host = samples.device is None and not is_torch(samples.data)
     atoms = coder.atoms if on_host else samples.beside(coder.atoms)
     chunks = list(gen_batches(n, chunk_size(atoms, samples.data.shape[1], n, threads)))
     if not on_host:

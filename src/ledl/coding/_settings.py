@@ -40,7 +40,7 @@ class Lasso(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
-        pilots = samples[np.unique(np.linspace(0, len(samples) - 1, PILOTS).astype(int))]
+        pilots = samples[np.unique(np.linspace(0, len(samples.data) - 1, PILOTS).astype(int))]
         tol = reachable(self.tol, pilots)
         options: dict[str, Any] = {"alpha": self.alpha, "tol": tol, "solver": self.solver}
         options |= {"max_iter": self.max_iter, "positive": self.positive}
@@ -48,7 +48,7 @@ class Lasso(NamedTuple):
             return BatchedLassoCoder(samples.beside(atoms), **options)
         sq_norms = space.squared_norms(pilots)
         options["threads"] = threads
-        return LassoCoder(to_host(atoms), space.reduce(pilots), sq_norms, len(samples), **options)
+        return LassoCoder(to_host(atoms), space.reduce(pilots), sq_norms, len(samples.data), **options)
 
 
 class Ridge(NamedTuple):

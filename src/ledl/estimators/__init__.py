@@ -26,7 +26,7 @@ from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._csdl import CSDLClassifier
 from ledl.estimators._ksvd import KSVD
 from ledl.estimators._lcksvd import DKSVDClassifier, LCKSVDClassifier
-from ledl.estimators._ledl import LEDLClassifier, prepare_training, read_atoms, with_parameters
+from ledl.estimators._ledl import LEDLClassifier, coder_and_rule, prepare_training, read_atoms
 from ledl.estimators._src import SRCClassifier
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "check_flat",
     "check_labelled",
     "check_samples",
+    "coder_and_rule",
     "device_of",
     "fit_context",
     "fitted_attributes",
@@ -55,5 +56,4 @@ __all__ = [
     "read_atoms",
     "rollback_on_error",
     "take_features",
-    "with_parameters",
 ]

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -29,8 +30,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
-from ledl.coding import float_tensor
-from ledl.dictionary import FittedDictionary
+from ledl.coding import Settings, float_tensor
+from ledl.dictionary import FittedDictionary, Rule
 from ledl.kernels import kernel_space
 from ledl.samples import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.solvers.iteration import Iterations, Status
@@ -107,7 +108,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
 
     A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters (and ``kernel`` and those that
     go with it, if it needs no more than inner products), and ends its `fit` with `adopt`. Parameters that act
-    without another fit enter in `_current`.
+    without another fit enter in `_coder_and_rule`.
     """
 
     normalize: bool
@@ -120,18 +121,21 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     @property
     def dictionary_(self) -> FittedDictionary:
         """What was fitted, as one record, with the coder and the rule that parameters ask for now."""
-        check_is_fitted(self)
-        # Parameters may have been set since; scikit-learn's check takes longer than coding a sample.
+        if not hasattr(self, "_dictionary"):
+            check_is_fitted(self)
+        kept = self._dictionary.kept
         params = [vars(self)[name] for name in self._parameter_constraints]
-        checked = self._dictionary.kept.get("parameters", ())
+        checked, coder, rule = kept.get("parameters", ([], None, None))
+        # Some may have been set since the fit; scikit-learn's check of them takes longer than coding a sample.
         if len(params) != len(checked) or any(a is not b for a, b in zip(params, checked, strict=True)):
             self._validate_params()
-            self._dictionary.kept["parameters"] = params
-        return self._current()
+            coder, rule = self._coder_and_rule()
+            kept["parameters"] = params, coder, rule
+        return replace(self._dictionary, coder=coder, rule=rule)
 
-    def _current(self) -> FittedDictionary:
-        """Return the fitted dictionary at the parameters of now."""
-        return self._dictionary
+    def _coder_and_rule(self) -> tuple[Settings, Rule | None]:
+        """Return how samples are coded and scored at the parameters of now."""
+        return self._dictionary.coder, self._dictionary.rule
 
     def transform(self, X: Array) -> Array:
         """Codes of samples over the atoms.
@@ -322,12 +326,11 @@ def check_samples(estimator: Any, X: Array, *, reset: bool = False, min_samples:
         is_plain
         and not reset
         and not hasattr(estimator, "feature_names_in_")
-        and X.shape == (len(X), estimator.n_features_in_)
-        and X.flags.c_contiguous
+        and X.shape[1] == estimator.n_features_in_
         and len(X) >= min_samples
         and np.isfinite(X.sum())
     ):
-        return X
+        return np.ascontiguousarray(X)
     check_flat(X)
     if not is_torch(X):
         kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}

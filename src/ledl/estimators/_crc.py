@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, to_host
-from ledl.coding import Ridge, RidgeCoder
-from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule
+from ledl.coding import Ridge, RidgeCoder, Settings
+from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule, Rule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -183,9 +182,9 @@ class CRCClassifier(DictionaryClassifier):
         adopt(self, **fitted_attributes(dictionary))
         return self
 
-    def _current(self) -> FittedDictionary:
-        rule = ResidualRule() if self.rule == "residual" else RegularizedRule()
-        return replace(self._dictionary, rule=rule)
+    def _coder_and_rule(self) -> tuple[Settings, Rule]:
+        # The alpha of the fit, for which it has factorised.
+        return self._dictionary.coder, ResidualRule() if self.rule == "residual" else RegularizedRule()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

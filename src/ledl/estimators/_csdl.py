@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -243,9 +242,9 @@ class CSDLClassifier(DictionaryClassifier):
         adopt(self, **outcome(self, as_problems(runs)), **fitted_attributes(dictionary))
         return self
 
-    def _current(self) -> FittedDictionary:
+    def _coder_and_rule(self) -> tuple[Lasso, ResidualRule]:
         alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
-        return replace(self._dictionary, coder=Lasso(alpha, self.transform_tol))
+        return Lasso(alpha, self.transform_tol), ResidualRule()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

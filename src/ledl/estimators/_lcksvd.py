@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, check_memory
 from ledl.coding import OMP
-from ledl.dictionary import ClassifierRule, FittedDictionary
+from ledl.dictionary import ClassifierRule, FittedDictionary, Rule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -140,8 +140,8 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
         """Return the classifier, given that learnt with the atoms and the codes of the samples."""
         return W
 
-    def _current(self) -> FittedDictionary:
-        return replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
+    def _coder_and_rule(self) -> tuple[OMP, Rule | None]:
+        return OMP(self.n_nonzero_coefs), self._dictionary.rule
 
 
 class DKSVDClassifier(LabelKSVD):

@@ -28,7 +28,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.coding import Lasso, Ridge
-from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
+from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule, Rule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -491,8 +491,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         adopt(self, **learn_batch(self, X, y, classes))
         return self
 
-    def _current(self) -> FittedDictionary:
-        return with_parameters(self._dictionary, self, self.label_components_)
+    def _coder_and_rule(self) -> tuple[Lasso, Rule]:
+        return coder_and_rule(self, self.label_components_)
 
     @property
     def code_components_(self) -> Array:
@@ -641,17 +641,18 @@ def read_atoms(
     """Return the dictionary that atoms make, and what else a fitted model keeps of them, on the host."""
     B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
     labels: dict[str, Any] = {"classes": training.classes, "atom_labels": training.atom_labels}
-    dictionary = FittedDictionary(training.space, B, model._unit_norm, Lasso(model.alpha), **labels)
+    coder, rule = coder_and_rule(model, W)
+    dictionary = FittedDictionary(training.space, B, model._unit_norm, coder, rule, **labels)
     learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": len(training.labels)}
-    return with_parameters(dictionary, model, W), learnt
+    return dictionary, learnt
 
 
-def with_parameters(dictionary: FittedDictionary, model: LEDLClassifier, W: Array) -> FittedDictionary:
-    """Return the dictionary with the coder and the rule that parameters ask for, W being the classifier."""
+def coder_and_rule(model: LEDLClassifier, W: Array) -> tuple[Lasso, Rule]:
+    """Return how LEDL's parameters say that samples are coded and scored, W being the classifier."""
     alpha = model.alpha if model.transform_alpha is None else model.transform_alpha
     rules = {
         "classifier": ClassifierRule(W),
         "residual": ResidualRule(),
         "regularized": RegularizedRule(Ridge(model.ridge_alpha, "ridge_alpha")),
     }
-    return replace(dictionary, coder=Lasso(alpha, model.transform_tol), rule=rules[model.rule])
+    return Lasso(alpha, model.transform_tol), rules[model.rule]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -179,5 +178,5 @@ class SRCClassifier(DictionaryClassifier):
         adopt(self, **fitted_attributes(dictionary))
         return self
 
-    def _current(self) -> FittedDictionary:
-        return replace(self._dictionary, coder=Lasso(self.alpha, self.transform_tol))
+    def _coder_and_rule(self) -> tuple[Lasso, ResidualRule]:
+        return Lasso(self.alpha, self.transform_tol), ResidualRule()

@@ -30,11 +30,11 @@ from ledl.estimators import (
     SRCClassifier,
     adopt,
     check_samples,
+    coder_and_rule,
     device_of,
     fitted_attributes,
     prepare_training,
     read_atoms,
-    with_parameters,
 )
 from ledl.parallel import n_places, one_blas_thread, spread
 from ledl.samples import InMemoryBlocks
@@ -408,7 +408,8 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
                     dictionary, learnt = read_atoms(prepared[k][i], trainings[k][i], fit.atoms)
                     for twin in alike[k]:
                         model = with_features_of(prepared[k][i], models[twin])
-                        own = with_parameters(dictionary, model, learnt["label_components_"])
+                        coder, rule = coder_and_rule(model, learnt["label_components_"])
+                        own = replace(dictionary, coder=coder, rule=rule)
                         trained[twin][i] = Fitted(model, {"n_iter_": fit.n_iter, **learnt}, own)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, is_dask, is_torch, namespace
-from ledl.dictionary import FittedDictionary
+from ledl.coding import Lasso
 from ledl.estimators import (
     DictionaryClassifier,
     LEDLClassifier,
@@ -332,9 +331,9 @@ class LEDLClassifierCV(DictionaryClassifier):
                 found += [{**common, "alpha": value} for value in alphas]
         return found
 
-    def _current(self) -> FittedDictionary:
+    def _coder_and_rule(self) -> tuple[Lasso, Any]:
         lasso: Any = self._dictionary.coder
-        return replace(self._dictionary, coder=lasso._replace(tol=self.transform_tol))
+        return lasso._replace(tol=self.transform_tol), self._dictionary.rule
 
     def decision_function(self, X: Array) -> Array:
         """Scores of the classes: those of `best_estimator_`, of the rule ``"regularized"`` their logarithms.
