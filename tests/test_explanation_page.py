@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures, page
-from ledl.explanations._pictures import opened, reconstruction_drawings, signed_picture
+from ledl.explanations._pictures import Gallery, Picture, signed_picture
 from ledl.features._images import ImageError
 
 MODELS = {
@@ -24,7 +24,6 @@ MODELS = {
     "crc": CRCClassifier(),
     "crc, regularized": CRCClassifier(rule="regularized"),
     "csdl": CSDLClassifier(random_state=0, max_iter=5),
-    "ledl, joint": LEDLClassifier(rule="joint", alpha=2**-4, random_state=0, max_iter=30),
     "ledl, kernel": LEDLClassifier(kernel="rbf", random_state=0, max_iter=30),
 }
 VOID = {"meta", "img", "br"}
@@ -208,7 +207,7 @@ def test_nothing_comes_from_elsewhere_and_everything_has_a_text(explanation, dig
 
 def test_drawings_add_up(by_samples):
     """The sample is what the atoms draw and what they leave; the part of the best class is a part of it."""
-    drawings = [d.picture.astype(float) for d in reconstruction_drawings(by_samples, (8, 8))]
+    drawings = [d.source.astype(float) for d in Gallery(by_samples, Pictures(shape=(8, 8))).drawings()]
     sample, whole, part, left = drawings
     assert_allclose(sample, 255 * by_samples.sample.reshape(8, 8) / by_samples.sample.max(), atol=0.51)
     inside = (by_samples.reconstruction >= 0) & (by_samples.reconstruction <= by_samples.sample.max())
@@ -343,6 +342,13 @@ def test_small_files_are_embedded_as_they_are_and_others_shrunk(by_samples, digi
     assert len(text) < 1_000_000
 
 
+def test_an_image_that_is_given_is_left_as_it_is(by_samples, digits):
+    _, _, train, _ = digits
+    image = PIL.Image.new("RGB", (900, 700))
+    page(by_samples, Pictures(sample=image, training=[image] * len(train)))
+    assert image.size == (900, 700)
+
+
 def test_the_name_of_the_file_is_the_title(by_samples, tmp_path):
     PIL.Image.fromarray(np.zeros((30, 20), dtype=np.uint8)).save(tmp_path / "x & y.png")
     by_samples.to_html(tmp_path / "page.html", sample=tmp_path / "x & y.png")
@@ -414,9 +420,11 @@ def test_a_tiny_lead_does_not_look_like_none(by_samples):
     assert "by 0.0000020" in lead["text"]
 
 
-def test_bytes_that_claim_many_pixels_are_refused():
+def test_bytes_that_claim_many_pixels_are_refused(monkeypatch):
     content = io.BytesIO()
     PIL.Image.new("L", (40, 30)).save(content, "PNG")
-    assert opened(content.getvalue(), "small", max_pixels=1200).size == (40, 30)
+    monkeypatch.setattr("ledl.explanations._pictures.MAX_PIXELS", 1200)
+    assert Picture(content.getvalue(), "small").opened().size == (40, 30)
+    monkeypatch.setattr("ledl.explanations._pictures.MAX_PIXELS", 1199)
     with pytest.raises(ImageError, match="claims 40 x 30 pixels"):
-        opened(content.getvalue(), "large", max_pixels=1199)
+        Picture(content.getvalue(), "large").opened()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -27,9 +27,6 @@ CLASSIFIERS = [
     LEDLClassifier(random_state=0),
     LEDLClassifier(kernel="rbf", random_state=0),
     LEDLClassifier(rule="residual", random_state=0),
-    LEDLClassifier(rule="joint", random_state=0),
-    LEDLClassifier(rule="joint", kernel="rbf", random_state=0),
-    LEDLClassifier(n_init=2, random_state=0),
     SRCClassifier(),
     SRCClassifier(kernel="poly"),
     CRCClassifier(),
@@ -99,50 +96,6 @@ def test_contributions_of_residuals_are_shapley_values(digits):
     assert np.ptp(found.contributions[own, 0]) > 0.01
 
 
-def test_contributions_of_joint_scores_are_shapley_values(digits):
-    """The game: what the label's target costs if only some atoms have their codes."""
-    X, y = digits
-    few = np.concatenate([np.flatnonzero(y == j)[:2] for j in (0, 1)])
-    weights = {"label_weight": 0.5, "code_weight": 0.25, "alpha": 0.01}
-    model = LEDLClassifier(rule="joint", random_state=0, **weights).fit(X[few].astype(np.float64), y[few])
-    x = X[np.flatnonzero(y == 0)[5]].astype(np.float64)
-    x /= np.linalg.norm(x)
-    found = explain(model, x)
-    parts = [model.components_, np.sqrt(0.5) * model.label_components_, 0.5 * model.code_components_]
-    M, K = np.hstack(parts), len(found.codes)
-    for j in (0, 1):
-        own = (model.atom_classes_ == j).astype(float)
-        t = np.concatenate([x, np.sqrt(0.5) * np.eye(2)[j], 0.5 * own])
-        lasso = Lasso(alpha=0.01 / len(t), fit_intercept=False, tol=1e-14, max_iter=100_000)
-        code = lasso.fit(M.T, t).coef_
-
-        def value(atoms, t=t, code=code):
-            kept = np.where(np.isin(np.arange(K), atoms), code, 0)
-            return -np.sum((t - kept @ M) ** 2) - 0.02 * np.abs(kept).sum()
-
-        for k in range(K):
-            others = [i for i in range(K) if i != k]
-            shapley = sum(
-                (value([*chosen, k]) - value(chosen)) / (K * comb(K - 1, size))
-                for size in range(K)
-                for chosen in combinations(others, size)
-            )
-            np.testing.assert_allclose(found.contributions[k, j], shapley, atol=1e-6)
-        np.testing.assert_allclose(found.base[j], value([]), atol=1e-12)
-    assert np.ptp(found.contributions[:, 0]) > 0.01
-
-
-def test_atoms_that_count_with_a_label_alone_are_told(digits):
-    X, y = digits
-    model = LEDLClassifier(rule="joint", random_state=0).fit(X[:80].astype(np.float64), y[:80])
-    found = explain(model, X[85].astype(np.float64))
-    only = (found.codes == 0) & (found.contributions != 0).any(axis=1)
-    assert only.any()
-    assert set(np.flatnonzero(only)) <= set(found.decisive_atoms)
-    assert (found.atom_neighbors[only] >= 0).all()
-    np.testing.assert_array_equal(found.codes, model.transform(X[85:86].astype(np.float64))[0])
-
-
 def test_ridge_codes_explain_the_rule_that_takes_them(digits):
     X, y = digits
     X = X.astype(np.float64)
@@ -164,7 +117,7 @@ def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitt
         assert found.atoms is None
         return
     np.testing.assert_allclose(found.codes, fitted.transform(x[None])[0], atol=1e-12)
-    expected = found.codes @ fitted.components_ / getattr(fitted, "n_init", 1) * np.linalg.norm(x)
+    expected = found.codes @ fitted.components_ * np.linalg.norm(x)
     np.testing.assert_allclose(found.reconstruction, expected, atol=1e-9 * np.linalg.norm(x))
     assert np.linalg.norm(x - found.reconstruction) < 0.5 * np.linalg.norm(x)
 
@@ -214,8 +167,7 @@ def test_the_margin_ranks_the_atoms(fitted, digits):
     assert (np.diff(sizes) <= 0).all()
     used = (found.codes != 0) | (found.contributions != 0).any(axis=1)
     assert set(found.decisive_atoms) == set(np.flatnonzero(used))
-    if found.rule != "joint":  # where codes with a label have atoms of their own
-        assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
+    assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
     assert str(found.classes[first]) in str(found)
     assert repr(found).startswith("Explanation(")
 

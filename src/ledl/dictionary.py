@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ledl.subspace import KernelSpace, Subspace
 class Rule(Protocol):
     """How codes become scores, the larger the better, and what the scores are made of."""
 
-    name: ClassVar[str]
+    name: str
     coder: Settings | None  # of the codes that it takes; None: those of the dictionary
 
     def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
@@ -40,7 +40,8 @@ class Rule(Protocol):
         """Return scores (n, c) whose differences are log odds, but for one factor."""
 
 
-class ClassifierRule(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ClassifierRule:
     """Scores s W: code, then classify the code."""
 
     weights: Array  # W, (K, c)
@@ -59,7 +60,8 @@ class ClassifierRule(NamedTuple):
         return scores
 
 
-class ResidualRule(NamedTuple):
+@dataclass(frozen=True)
+class ResidualRule:
     """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
 
     name: ClassVar[str] = "residual"
@@ -87,7 +89,8 @@ class ResidualRule(NamedTuple):
         return scores
 
 
-class RegularizedRule(NamedTuple):
+@dataclass(frozen=True)
+class RegularizedRule:
     """Scores -|x - s_j D_j| / |s_j|: how near a class comes, and how much of the code is its own."""
 
     coder: Settings | None = None
@@ -136,7 +139,7 @@ class FittedDictionary:
     atoms: Array  # (K, r)
     unit_norm: bool  # whether samples are scaled to norm 1
     coder: Settings
-    rule: Rule | None = None
+    rule: Any = None  # a Rule, where there are classes
     classes: Array | None = None  # (c,)
     atom_labels: Array | None = None  # (K,): the number of each atom's class
     samples: Array | None = (
@@ -167,13 +170,13 @@ class FittedDictionary:
 
     def scores(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the scores (n, c) of samples, the larger the better, in the type that the rule computes in."""
-        rule: Any = self.rule
+        rule = self.rule
         return self._map(rule.coder or self.coder, partial(rule.scores, self), X, device, n_jobs)
 
     def judge(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> tuple[Array, Array]:
         """Return scores (n, c) of samples and their `evidence` (n, 2), on the host, from the same codes."""
-        rule: Any = self.rule
-        found = to_host(self._map(rule.coder or self.coder, self._scores_and_evidence, X, device, n_jobs))
+        coder = self.rule.coder or self.coder
+        found = to_host(self._map(coder, self._scores_and_evidence, X, device, n_jobs))
         return found[:, :-2], found[:, -2:]
 
     def code_one(self, x: Array) -> tuple[Array, Array, float]:
@@ -181,15 +184,13 @@ class FittedDictionary:
 
         The code is the one that the rule takes.
         """
-        rule: Any = self.rule
-        found = self._map(rule.coder or self.coder, _side_by_side, x, None, 1)[0].astype(np.float64)
+        found = self._map(self.rule.coder or self.coder, _side_by_side, x, None, 1)[0].astype(np.float64)
         K = len(self.atoms)
         return found[:K], found[K:-1], float(found[-1])
 
     def contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
         """Return what the scores of a sample that `code_one` coded are made of: see `Rule`."""
-        rule: Any = self.rule
-        found: tuple[Array, Array] = rule.contributions(self, code, x, sq_norm)
+        found: tuple[Array, Array] = self.rule.contributions(self, code, x, sq_norm)
         return found
 
     def evidence(self, codes: Array, X: Array, sq_norms: Array) -> Array:
@@ -210,8 +211,8 @@ class FittedDictionary:
         return xp.stack([concentration, residual], axis=1)
 
     def _scores_and_evidence(self, codes: Array, X: Array, sq_norms: Array) -> Array:
-        xp, rule = namespace(codes), self.rule
-        scores = as_array(rule.scores(self, codes, X, sq_norms), codes, xp.float64)  # type: ignore[union-attr]
+        xp = namespace(codes)
+        scores = as_array(self.rule.scores(self, codes, X, sq_norms), codes, xp.float64)
         return xp.concat([scores, self.evidence(codes, X, sq_norms)], axis=1)
 
     def _map(

@@ -100,8 +100,8 @@ def judged(parts: Parts, X: Array) -> Iterator[Prediction]:
     for step in parts.transformers[1:]:
         X = step.transform(X)
     if isinstance(classifier, DictionaryClassifier):
-        _, scores, evidence = judge(classifier, X)
-        p_values = p_values if parts.rejecter is None else parts.rejecter._p_values(evidence).tolist()
+        scores, evidence = judge(classifier, X)
+        p_values = p_values if parts.rejecter is None else parts.rejecter.p_values_of(evidence).tolist()
     else:
         scores = all_scores(classifier, X)
     classes = [str(label) for label in classifier.classes_]

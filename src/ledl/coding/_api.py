@@ -137,7 +137,12 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.5]], np.eye(2), n_nonzero_coefs=1)
     array([[3., 0.]])
     """
-    numbers = {"alpha": alpha, "n_nonzero_coefs": n_nonzero_coefs, "tol": tol, "max_iter": max_iter}
+    numbers: dict[str, Any] = {
+        "alpha": alpha,
+        "n_nonzero_coefs": n_nonzero_coefs,
+        "tol": tol,
+        "max_iter": max_iter,
+    }
     if is_dask(X):
         given = {"init": init is not None, "sparse_output": sparse_output, "return_info": return_info}
         for name in given:
@@ -160,7 +165,9 @@ def sparse_encode(
     threads, samples, space = n_threads(n_jobs), Samples(X, device), IdentitySubspace()
     with one_blas_thread(), float32_products("full", samples.where):
         most = min(max_iter, 2**31)  # what compiled loops can count
-        settings = OMP(n_nonzero_coefs) if alpha is None else Lasso(alpha, tol, solver, most, bool(positive))
+        settings: Any = OMP(n_nonzero_coefs or 0)
+        if alpha is not None:
+            settings = Lasso(alpha, tol, solver, most, bool(positive))
         coder = settings.prepare(D, samples, space, threads, {})
         shape = (0 if sparse_output else len(X), len(D))
         codes: Any = namespace(X).empty(shape, dtype=X.dtype, device=X.device)
@@ -261,7 +268,7 @@ def _check_options(
             raise ValueError(
                 f"{name} must be {'an integer' if whole else 'a number'}, not a {type(value).__name__}."
             )
-        if name != "n_jobs" and not 0 < value < np.inf:
+        if name != "n_jobs" and not 0 < float(value) < np.inf:
             raise ValueError(f"{name}={value!r} must be greater than 0 and finite.")
     if X.shape[1] != D.shape[1]:
         raise ValueError(

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coding import Settings, float_tensor
-from ledl.dictionary import FittedDictionary, Rule
+from ledl.dictionary import FittedDictionary
 from ledl.kernels import kernel_space
 from ledl.samples import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.solvers.iteration import Iterations, Status
@@ -133,7 +133,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
             kept["parameters"] = params, coder, rule
         return replace(self._dictionary, coder=coder, rule=rule)
 
-    def _coder_and_rule(self) -> tuple[Settings, Rule | None]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         """Return how samples are coded and scored at the parameters of now."""
         return self._dictionary.coder, self._dictionary.rule
 

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, to_host
 from ledl.coding import Ridge, RidgeCoder, Settings
-from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule, Rule
+from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -182,7 +182,7 @@ class CRCClassifier(DictionaryClassifier):
         adopt(self, **fitted_attributes(dictionary))
         return self
 
-    def _coder_and_rule(self) -> tuple[Settings, Rule]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         # The alpha of the fit, for which it has factorised.
         return self._dictionary.coder, ResidualRule() if self.rule == "residual" else RegularizedRule()
 

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, check_memory
-from ledl.coding import Lasso
+from ledl.coding import Lasso, Settings
 from ledl.dictionary import FittedDictionary, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
@@ -242,7 +242,7 @@ class CSDLClassifier(DictionaryClassifier):
         adopt(self, **outcome(self, as_problems(runs)), **fitted_attributes(dictionary))
         return self
 
-    def _coder_and_rule(self) -> tuple[Lasso, ResidualRule]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
         return Lasso(alpha, self.transform_tol), ResidualRule()
 

@@ -227,7 +227,8 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """What was fitted, as one record, with the coder that parameters ask for now."""
         check_is_fitted(self)
         self._validate_params()  # some may have been set since
-        return replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
+        found: FittedDictionary = replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
+        return found
 
     @property
     def _n_features_out(self) -> int:

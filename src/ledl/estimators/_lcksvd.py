@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, check_memory
-from ledl.coding import OMP
-from ledl.dictionary import ClassifierRule, FittedDictionary, Rule
+from ledl.coding import OMP, Settings
+from ledl.dictionary import ClassifierRule, FittedDictionary
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -140,7 +140,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
         """Return the classifier, given that learnt with the atoms and the codes of the samples."""
         return W
 
-    def _coder_and_rule(self) -> tuple[OMP, Rule | None]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         return OMP(self.n_nonzero_coefs), self._dictionary.rule
 
 
@@ -449,8 +449,9 @@ class LCKSVDClassifier(LabelKSVD):
     def code_components_(self) -> Array:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
-        A = self._code_atoms * code_scale(np.bincount(self._dictionary.atom_labels))
-        return expand_code_transform(A, self._dictionary.atom_labels).astype(self.components_.dtype, copy=False)
+        labels = np.asarray(self._dictionary.atom_labels)
+        A = self._code_atoms * code_scale(np.bincount(labels))
+        return expand_code_transform(A, labels).astype(self.components_.dtype, copy=False)
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         label_weight = self.label_weight if self.variant == 2 else 0.0

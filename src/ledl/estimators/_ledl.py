@@ -27,8 +27,8 @@ from ledl.arrays import (
     place,
     to_host,
 )
-from ledl.coding import Lasso, Ridge
-from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule, Rule
+from ledl.coding import Lasso, Ridge, Settings
+from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
@@ -491,7 +491,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         adopt(self, **learn_batch(self, X, y, classes))
         return self
 
-    def _coder_and_rule(self) -> tuple[Lasso, Rule]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         return coder_and_rule(self, self.label_components_)
 
     @property
@@ -647,10 +647,10 @@ def read_atoms(
     return dictionary, learnt
 
 
-def coder_and_rule(model: LEDLClassifier, W: Array) -> tuple[Lasso, Rule]:
+def coder_and_rule(model: LEDLClassifier, W: Array) -> tuple[Settings, Any]:
     """Return how LEDL's parameters say that samples are coded and scored, W being the classifier."""
     alpha = model.alpha if model.transform_alpha is None else model.transform_alpha
-    rules = {
+    rules: dict[str, Any] = {
         "classifier": ClassifierRule(W),
         "residual": ResidualRule(),
         "regularized": RegularizedRule(Ridge(model.ridge_alpha, "ridge_alpha")),

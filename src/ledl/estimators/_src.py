@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, to_host
-from ledl.coding import Lasso
+from ledl.coding import Lasso, Settings
 from ledl.dictionary import FittedDictionary, ResidualRule
 from ledl.estimators._base import (
     DEVICE,
@@ -178,5 +178,5 @@ class SRCClassifier(DictionaryClassifier):
         adopt(self, **fitted_attributes(dictionary))
         return self
 
-    def _coder_and_rule(self) -> tuple[Lasso, ResidualRule]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         return Lasso(self.alpha, self.transform_tol), ResidualRule()

@@ -1,7 +1,8 @@
 """Why a sample was taken for a class: what the scores are made of, as numbers, a figure and a page."""
 
 from ledl.explanations._display import ExplanationDisplay
-from ledl.explanations._explain import Explanation, explain
+from ledl.explanations._explain import explain
+from ledl.explanations._explanation import Explanation
 from ledl.explanations._page import page
 from ledl.explanations._pictures import Pictures
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,218 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from ledl.arrays import Array, is_torch, to_host
 from ledl.dictionary import FittedDictionary
 from ledl.estimators import check_samples
-from ledl.files import write_atomically
+from ledl.explanations._explanation import Explanation
 from ledl.rejection import our_parts
 from ledl.subspace import KernelSpace
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
-    """What the scores of one sample are made of; `explain` makes it.
-
-    ``base + contributions.sum(axis=0)`` are the scores, to rounding in float64; those of a model in float32
-    differ from its `decision_function` by the rounding of the latter.
-
-    Parameters
-    ----------
-    predicted : label
-        The class with the largest score.
-
-    classes : ndarray of shape (n_classes,)
-        The labels.
-
-    scores : ndarray of shape (n_classes,)
-        Of each class, also where there are two, for which `decision_function` gives their difference.
-
-    base : ndarray of shape (n_classes,)
-        The scores without any atom: 0 where codes are classified, :math:`-|x|^2` where residuals decide (in
-        the unit of each class where they are divided), :math:`-|t_j|^2` where sample and label are judged
-        together.
-
-    contributions : ndarray of shape (K, n_classes)
-        What each atom adds to each score.
-
-    codes : ndarray of shape (K,)
-        How much of each atom is in the sample. Where sample and label are judged together: in the sample alone.
-
-    rule : {"classifier", "residual", "regularized", "joint", "other"}
-        How scores are made: see `LEDLClassifier`; "other" for classifiers that are not of this package.
-
-    atom_classes : ndarray of shape (K,)
-        The class of each atom; where atoms belong to none, the class that an atom counts for most.
-
-    atoms_are_samples : bool
-        Whether the atoms are the training samples themselves, as in SRC and CRC.
-
-    atoms : ndarray of shape (K, n_features) or None
-        The atoms as the classifier has them; None with a kernel.
-
-    sample, reconstruction : ndarrays of shape (n_features,)
-        The features that the classifier was given, and what the atoms make of them, in the same scale; the
-        latter None with a kernel.
-
-    concentration, residual : float
-        The sparsity concentration index, and the residual of the nearest class: see `RejectingClassifier`.
-
-    p_value : float or None
-        The share of training samples that are as unlike their classes, by a `RejectingClassifier`.
-
-    rejected : bool
-        Whether a `RejectingClassifier` rejects the sample.
-
-    neighbors, similarities : ndarrays of shape (n_neighbors,)
-        The training samples with the largest cosines, by their row in `fit`, and those cosines.
-
-    neighbor_classes : ndarray of shape (n_neighbors,)
-        Their labels.
-
-    atom_neighbors : ndarray of shape (K, n_neighbors)
-        The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
-
-    Examples
-    --------
-    >>> from ledl import SRCClassifier, explain
-    >>> model = SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
-    >>> found = explain(model, [0.9, 0.2])
-    >>> found
-    Explanation(east ahead of north by 0.906, from 2 of 2 atoms)
-    >>> found.neighbor_classes
-    array(['east', 'north'], dtype='<U5')
-    """
-
-    predicted: Any
-    classes: Array
-    scores: Array
-    base: Array
-    contributions: Array
-    codes: Array
-    rule: str
-    atom_classes: Array
-    atoms_are_samples: bool
-    atoms: Array | None
-    sample: Array
-    reconstruction: Array | None
-    concentration: float
-    residual: float
-    p_value: float | None
-    rejected: bool
-    neighbors: Array
-    similarities: Array
-    neighbor_classes: Array
-    atom_neighbors: Array
-
-    @property
-    def ranking(self) -> Array:
-        """The classes, best first, as indices into `classes`."""
-        return np.argsort(-self.scores, kind="stable")
-
-    @property
-    def margins(self) -> Array:
-        """What each atom adds to the lead of the best class over the second, (K,)."""
-        first, second = self.ranking[:2]
-        return self.contributions[:, first] - self.contributions[:, second]
-
-    @property
-    def decisive_atoms(self) -> Array:
-        """The atoms that are used, those with the largest part in that lead first."""
-        order = np.argsort(-np.abs(self.margins), kind="stable")
-        return order[used_atoms(self.codes, self.contributions)[order]]
-
-    def to_html(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        sample: Any = None,
-        shape: tuple[int, ...] | None = None,
-        training: Sequence[Any] | None = None,
-        names: Sequence[str] | None = None,
-        title: str | None = None,
-        model_note: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """Write the explanation as an HTML page that needs no other file, no script and no network.
-
-        Parameters
-        ----------
-        path : path
-            Of the page; a file that is there is replaced.
-
-        sample : path, PIL image, bytes of a JPEG or PNG file, or array of uint8, default=None
-            The image that was classified.
-
-        shape : tuple (height, width) or (height, width, 3), default=None
-            If features are pixels: atoms and the reconstruction are then drawn as pictures.
-
-        training : sequence of images, default=None
-            The training images in the order of `fit`, each given as `sample` is.
-
-        names : sequence of str, default=None
-            What they are called, in the same order; of a path the last part is shown.
-
-        title : str, default=None
-            What stands above the answer: the name of the file, for one.
-
-        model_note : sequence of (term, text)
-            About the model, for the foot of the page.
-        """
-        from ledl.explanations._page import page  # needs this module
-        from ledl.explanations._pictures import Pictures
-
-        text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
-        write_atomically(Path(path), lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
-    def __repr__(self) -> str:
-        first, second = self.ranking[:2]
-        lead, n_used = self.scores[first] - self.scores[second], len(self.decisive_atoms)
-        return (
-            f"Explanation({self.predicted!s} ahead of {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
-            f"{len(self.codes)} atoms)"
-        )
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self, names: Sequence[str] | None = None) -> str:
-        """The explanation in a few lines.
-
-        Parameters
-        ----------
-        names : sequence of str, default=None
-            What the training samples are called, in the order of `fit`; None: by their numbers.
-
-        Returns
-        -------
-        text : str
-        """
-        first, second = self.ranking[:2]
-        best = [f"{self.classes[j]} ({self.scores[j]:.4g})" for j in (first, second)]
-        answer = f"{best[0]}, ahead of {best[1]}"
-        if self.p_value is not None:
-            share = f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
-            doubt = f"{share} of the training samples are as unlike their classes"
-            answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
-        near = [
-            f"{i if names is None else names[i]!s} ({label!s}, cosine {cosine:.2f})"
-            for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True)
-        ]
-        told = ["nearest training samples:", *near] if near else ["training samples are not kept"]
-        return "\n".join([answer, *self._atom_lines(first, second), *told])
-
-    def _atom_lines(self, first: int, second: int) -> list[str]:
-        """A table of the atoms that decide most: class, code, what they add to the two best scores."""
-        heads = [f"to {self.classes[j]!s}" for j in (first, second)]
-        widths = [max(8, len(head)) for head in heads]
-        shown = self.decisive_atoms[:10]
-        width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
-        titles = "  ".join(f"{head:>{w}s}" for head, w in zip(heads, widths, strict=True))
-        lines = [f"atom  {'class':{width}s}  amount  {titles}"]
-        for k in shown:
-            adds = [f"{self.contributions[k, j]:+{w}.4f}" for j, w in zip((first, second), widths, strict=True)]
-            lines.append(f"{k:4d}  {self.atom_classes[k]!s:{width}s}  {self.codes[k]:+6.3f}  {'  '.join(adds)}")
-        return lines
-
-
 def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
-    r"""Why a fitted classifier takes a sample for a class.
+    r"""Say why a fitted classifier takes a sample for a class.
 
     Where codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class
     j. Where residuals decide (SRC, CRC, CSDL, LEDL with that rule), the atoms :math:`d_k` of class j, which
@@ -238,13 +30,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         -|x - f_j|^2 = -|x|^2 + \sum_k s_k \langle d_k, 2 x - f_j \rangle
 
     which are the atoms' Shapley values. With the rule "regularized" both sides are divided by
-    :math:`|x - f_j| |s_j|`. With LEDL's rule "joint", sample and label j make up a target :math:`t_j`, which
-    atoms :math:`m_k` draw with a code s of its own, and the Shapley values are those in
-
-    .. math::
-
-        -|t_j - s M|^2 - 2 \epsilon |s|_1
-        = -|t_j|^2 + \sum_k \left( s_k \langle m_k, 2 t_j - s M \rangle - 2 \epsilon |s_k| \right)
+    :math:`|x - f_j| |s_j|`.
 
     Parameters
     ----------
@@ -287,8 +73,9 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
-    used = np.flatnonzero(used_atoms(code, contributions))
-    near, cosines, labels, atom_neighbors = neighbourhood(dictionary, used, z, sq_norm, n_neighbors)
+    near, cosines, labels, atom_neighbors = neighbourhood(
+        dictionary, np.flatnonzero(code), z, sq_norm, n_neighbors
+    )
     is_kernel = isinstance(dictionary.space, KernelSpace)
     scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if dictionary.unit_norm else 1.0
     p_value = None
@@ -302,7 +89,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         base=base,
         contributions=contributions,
         codes=code,
-        rule=rule.name,  # type: ignore[union-attr]
+        rule=rule.name,
         atom_classes=classes[dictionary.atom_labels],
         atoms_are_samples=dictionary.samples is dictionary.atoms,
         atoms=None if is_kernel else dictionary.space.expand(dictionary.atoms),
@@ -319,18 +106,13 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     )
 
 
-def used_atoms(code: Array, contributions: Array) -> Array:
-    """Which atoms are in the sample, or in the sample with one of the labels."""
-    return (code != 0) | (contributions != 0).any(axis=1)
-
-
 def as_input(transformers: Sequence[Any], x: Any) -> Any:
-    """One sample as the first step takes several: a row of a matrix, or an image in a list."""
+    """Return one sample as the first step takes several: a row of a matrix, or an image in a list."""
     return [x] if transformers and get_tags(transformers[0]).no_validation else one_row(x)
 
 
 def one_row(x: Any) -> Array:
-    """One sample as a matrix."""
+    """Return one sample as a matrix."""
     x = to_host(x) if is_torch(x) else np.asarray(x)
     if x.ndim == 1:
         x = x[None]

@@ -1,29 +1,91 @@
-"""An explanation as one HTML page that needs nothing but itself: no script, no font, no file."""
+"""An explanation as one HTML page that needs nothing but itself: no script, no font, no file.
+
+`Shown` holds what the page shows; functions, one for each part of it from top to bottom, write the markup.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
+import os
 from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ledl.arrays import Array
-from ledl.explanations._account import Account, bar, class_name, image, place, track
-from ledl.explanations._explain import Explanation
-from ledl.explanations._pictures import (
-    Gallery,
-    Pictures,
-    file_name,
-    is_path,
-    reconstruction_drawings,
-)
-from ledl.explanations._sums import cards, waterfall
+from ledl.explanations._pictures import NO_PICTURES, Gallery, Picture, Pictures, file_name, has_pillow
+
+if TYPE_CHECKING:
+    from ledl.explanations._explanation import Explanation  # which writes itself as a page
 
 N_SCORES = 8
-NO_PICTURES = Pictures()
+N_ATOMS = 10
+N_BEHIND = 4  # training images behind a learnt atom
+LEAST_SHARE = 0.005  # atoms whose part in the lead is less than this part of a score are told together
+SAMPLE_SIDE, LARGE_SIDE, SMALL_SIDE = 512, 224, 96  # of pictures, in pixels
+SMALL_BYTES = 24_000  # JPEG and PNG files up to here go into the page as they are; larger ones are shrunk
+SIGNATURES = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
+
+BY_CLASS = (
+    "For each class it keeps only the atoms of that class and looks how far their mixture is from the "
+    "sample; the nearest class wins. So an atom adds to the score of its own class only."
+)
+# What is said of scores, by their kind; they start at {base}.
+WORDS = {
+    "sums": {
+        "caption": "Scores of the classes",
+        "start": "Start",
+        "start_note": "Scores start at 0.",
+        "decision": "Each atom votes for the classes, mostly for its own, with a weight that was learnt; its "
+        "code times that weight is what it adds to a score. The largest sum wins.",
+    },
+    "distances": {
+        "caption": "Scores of the classes; bars begin at {base}, 0 would be perfect",
+        "start": "Start: nothing explained",
+        "start_note": "Scores are negative squared distances. They start at {base}, which is −|x|²: the whole "
+        "sample, none of it explained. 0 would be a class whose atoms draw the sample perfectly.",
+        "decision": BY_CLASS,
+    },
+    "divided distances": {
+        "caption": "Scores of the classes: the nearer to 0, the better",
+        "start": "Start: nothing explained",
+        "start_note": "Scores are negative distances, each divided by the size of the class's codes. They "
+        "start at −|x|², the whole sample, none of it explained, in the unit of each class. 0 would be "
+        "perfect.",
+        "decision": BY_CLASS,
+    },
+}
+
+
+class Shown:
+    """What a page shows of an explanation: the two best classes, what makes up their scores, in what words."""
+
+    def __init__(self, explanation: Explanation, pictures: Pictures) -> None:
+        self.explanation, self.gallery = explanation, Gallery(explanation, pictures)
+        best = explanation.ranking[:2]
+        self.names = [str(explanation.classes[j]) for j in best]
+        self.scores, self.base = explanation.scores[best], explanation.base[best]
+        self.decimals = explanation._decimals
+        self.parts = explanation.contributions[:, best]  # (K, 2)
+
+        # Atoms told one by one, those told together, and those that count for other classes only.
+        used = explanation.decisive_atoms
+        counts = self.parts[used].any(axis=1)
+        scale = max(np.abs(self.base).max(), np.abs(self.scores).max())
+        n_told = min(N_ATOMS, int(np.sum(np.abs(explanation.margins) >= LEAST_SHARE * scale)))
+        self.atoms, self.others = np.split(used[counts], [n_told])
+        self.idle, self.uses_atoms = used[~counts], len(used) > 0
+
+        base = explanation.base
+        has_one_base = np.ptp(base) <= 1e-9 * np.abs(base).max()
+        self.origin = float(base[0]) if has_one_base else 0.0
+        distances = "distances" if has_one_base else "divided distances"
+        self.kind = distances if (base < 0).any() else "sums"
+        start = _number(self.base[0], self.decimals)
+        self.words = {what: text.format(base=start) for what, text in WORDS[self.kind].items()}
 
 
 def page(
@@ -33,7 +95,7 @@ def page(
     title: str | None = None,
     model_note: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """An explanation as an HTML page.
+    """Return an explanation as an HTML page.
 
     Parameters
     ----------
@@ -65,21 +127,21 @@ def page(
     >>> html.startswith("<!doctype html>"), "<h1>4</h1>" in html
     (True, True)
     """
-    gallery = Gallery(explanation, pictures)
-    if title is None and pictures.sample is not None and is_path(pictures.sample):
+    shown = Shown(explanation, pictures)
+    if title is None and isinstance(pictures.sample, str | os.PathLike):
         title = file_name(pictures.sample)
-    account = Account(explanation)
     css = files("ledl.explanations").joinpath("page.css").read_text(encoding="utf-8")
     answer = "none of these" if explanation.rejected else str(explanation.predicted)
+    # A part is empty where it has nothing to show: no atoms that are used, no training samples.
     parts = [
-        _answer(account, gallery, title),
-        waterfall(account, gallery),
-        cards(account, gallery),
-        _reconstruction(account, gallery),
-        _neighbors(account, gallery),
-        _measures(account),
-        _how_to_read(account),
-        _foot(model_note, gallery),
+        _answer(shown, title),
+        _sums(shown),
+        _atom_cards(shown),
+        _reconstruction(shown),
+        _neighbors(shown),
+        _measures(shown),
+        _how_to_read(shown),
+        _foot(shown, model_note),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -90,116 +152,186 @@ def page(
     )
 
 
-def _answer(account: Account, gallery: Gallery, title: str | None) -> str:
-    explanation = account.explanation
-    picture = image(gallery.sample(), f"The sample: {title}" if title else "The sample")
-    figure = f'<figure class="sample">{picture}</figure>' if picture else ""
-    answer = "None of these" if explanation.rejected else account.names[0]
-    kicker = f'<p class="kicker">{escape(title)}</p>' if title else ""
-    long = ' class="long"' if len(answer) > 28 else ""
-    return (
-        f'<header class="answer{"" if picture else " alone"}">{figure}<div class="verdict">{kicker}'
-        f"<h1{long}>{escape(answer)}</h1>\n{_verdict(account)}\n{_scores(account)}</div></header>"
-    )
-
-
-def _verdict(account: Account) -> str:
-    explanation, (first, second) = account.explanation, map(escape, account.names)
+def _answer(shown: Shown, title: str | None) -> str:
+    """Return the head of the page: the sample, the answer in words, and the scores."""
+    explanation, (first, second) = shown.explanation, map(escape, shown.names)
     n_used, n_atoms = int(np.count_nonzero(explanation.codes)), len(explanation.codes)
-    lead = f"ahead of <b>{second}</b>, by {account.lead_number}"
-    if account.lead == 0:
-        lead = f"level with <b>{second}</b>"
-    lines = [
-        f'<p class="lead">Nearest is <b>{first}</b>, {lead}</p>'
-        if explanation.rejected
-        else f'<p class="lead">{lead}</p>'
-    ]
+    lead = float(shown.scores[0] - shown.scores[1])
+    distance = f"level with <b>{second}</b>"
+    if lead > 0:
+        needed = int(1 - np.floor(np.log10(lead)))  # however small, it is not to look like 0
+        number = _number(lead, max(shown.decimals, min(needed, 12)))
+        distance = f"ahead of <b>{second}</b>, by {number}"
+    nearest = f"Nearest is <b>{first}</b>, " if explanation.rejected else ""
+    lines = [f'<p class="lead">{nearest}{distance}</p>']
     if n_used == 0:
         lines.append(
             '<p class="warning">No atom is used for this sample, so all classes score alike and the answer is '
             "merely the first of them. It is all zeros, or like nothing that the model knows.</p>"
         )
-    elif account.lead == 0:
+    elif lead == 0:
         lines.append('<p class="warning">The two score alike; the first of them is given.</p>')
     if explanation.p_value is not None:
-        lines.append(f"<p>{_p_value(explanation.p_value, explanation.rejected)}</p>")
-    own = np.count_nonzero(explanation.codes[explanation.atom_classes == explanation.predicted])
+        p = explanation.p_value
+        often = f"about {round(100 * p)} in 100" if p >= 0.015 else f"about 1 in {round(1 / p)}"
+        who = f"{often} samples of the known classes would look as strange, or stranger (p = {p:.2g})"
+        if explanation.rejected:
+            lines.append(f"<p>Only {who}, so it is taken for none of them.</p>")
+        else:
+            lines.append(f"<p>{who.capitalize()}.</p>")
     if n_used:
-        lines.append(f'<p class="note">{_used(n_used, n_atoms)}, {own} of them of this class.</p>')
-    return "\n".join(lines)
-
-
-def _used(n_used: int, n_atoms: int) -> str:
-    if n_used == n_atoms:
-        return f"The model uses all its {n_atoms} atoms for this sample"
-    return f"The model uses {n_used} of its {n_atoms} atoms for this sample"
-
-
-def _p_value(p: float, rejected: bool) -> str:
-    """A p-value in plain words."""
-    often = f"about {round(100 * p)} in 100" if p >= 0.015 else f"about 1 in {round(1 / p)}"
-    who = f"{often} samples of the known classes would look as strange, or stranger (p = {p:.2g})"
-    return f"Only {who}, so it is taken for none of them." if rejected else f"{who.capitalize()}."
-
-
-def _scores(account: Account) -> str:
-    explanation = account.explanation
-    ranking = explanation.ranking
-    origin = float(explanation.base[0]) if account.one_base else 0.0
-    top = explanation.scores[ranking[:N_SCORES]]  # one class that is far off is not to squeeze them
-    low, high = min(top.min(), origin, 0.0), max(top.max(), origin, 0.0)
-
-    def rows(indices: Array) -> str:
-        return "\n".join(_score_row(account, j, origin, low, high) for j in indices)
-
-    head = '<thead><tr><th scope="col">Class</th><th scope="col">Score</th></tr></thead>'
-    table = f'<table class="scores"><caption>{_scores_caption(account)}</caption>{head}<tbody>\n'
-    text = f"{table}{rows(ranking[:N_SCORES])}\n</tbody></table>"
-    rest = ranking[N_SCORES:]
-    if len(rest):
-        plural = "es" if len(rest) > 1 else ""
-        text += (
-            f"\n<details><summary>{len(rest)} more class{plural}</summary>"
-            f'<table class="scores"><caption class="unseen">The other scores</caption>{head}<tbody>\n'
-            f"{rows(rest)}\n</tbody></table></details>"
+        own = np.count_nonzero(explanation.codes[explanation.atom_classes == explanation.predicted])
+        share = f"all its {n_atoms}" if n_used == n_atoms else f"{n_used} of its {n_atoms}"
+        lines.append(
+            f'<p class="note">The model uses {share} atoms for this sample, {own} of them of this class.</p>'
         )
-    return text
+    verdict = "\n".join(lines)
 
-
-def _scores_caption(account: Account) -> str:
-    if not account.by_residuals:
-        return "Scores of the classes"
-    if account.one_base:
-        return f"Scores of the classes; bars begin at {account.number(account.base[0])}, 0 would be perfect"
-    return "Scores of the classes: the nearer to 0, the better"
-
-
-def _score_row(account: Account, j: int, origin: float, low: float, high: float) -> str:
-    explanation = account.explanation
-    score = explanation.scores[j]
-    kind = "plus" if score >= origin else "minus"
-    if account.by_residuals and not account.one_base:
-        kind = "plain"  # a distance; there is no more or less than nothing
-    line = bar(origin, score, low, high, kind) if score != origin else ""
-    best = ' class="best"' if j == account.first else ""
+    picture = _image(shown.gallery.sample(), SAMPLE_SIDE, f"The sample: {title}" if title else "The sample")
+    figure = f'<figure class="sample">{picture}</figure>' if picture else ""
+    kicker = f'<p class="kicker">{escape(title)}</p>' if title else ""
+    answer = "None of these" if explanation.rejected else shown.names[0]
+    long = ' class="long"' if len(answer) > 28 else ""
     return (
-        f'<tr{best}><th scope="row">{class_name(str(explanation.classes[j]))}</th><td><span class="cell">'
-        f"{account.number(score)}{track(line, zero=place(0, low, high))}"
-        "</span></td></tr>"
+        f'<header class="answer{"" if picture else " alone"}">{figure}<div class="verdict">{kicker}'
+        f"<h1{long}>{escape(answer)}</h1>\n{verdict}\n{_scores(shown)}</div></header>"
     )
 
 
-def _reconstruction(account: Account, gallery: Gallery) -> str:
-    shape = gallery.pictures.shape
-    if shape is None or not len(account.used):
+def _scores(shown: Shown) -> str:
+    """Return the table of scores, best first; those of the last classes unfold."""
+    explanation, ranking, origin = shown.explanation, shown.explanation.ranking, shown.origin
+    top = explanation.scores[ranking[:N_SCORES]]  # one class that is far off is not to squeeze them
+    limits = min(top.min(), origin, 0.0), max(top.max(), origin, 0.0)
+    # Distances that are divided have no value that is more or less than nothing.
+    kind = "plain" if shown.kind == "divided distances" else None
+    rows = []
+    for j in ranking:
+        score = explanation.scores[j]
+        best = ' class="best"' if j == ranking[0] else ""
+        cell = _cell(_number(score, shown.decimals), origin, score, limits, kind)
+        rows.append(f'<tr{best}><th scope="row">{_name(explanation.classes[j])}</th>{cell}</tr>')
+
+    head = '<thead><tr><th scope="col">Class</th><th scope="col">Score</th></tr></thead><tbody>\n'
+    first, rest, n_rest = "\n".join(rows[:N_SCORES]), "\n".join(rows[N_SCORES:]), len(rows) - N_SCORES
+    table = f'<table class="scores"><caption>{shown.words["caption"]}</caption>{head}{first}\n</tbody></table>'
+    if not rest:
+        return table
+    return (
+        f"{table}\n<details><summary>{n_rest} more class{'es' if n_rest > 1 else ''}</summary>"
+        f'<table class="scores"><caption class="unseen">The other scores</caption>{head}{rest}\n'
+        "</tbody></table></details>"
+    )
+
+
+def _sums(shown: Shown) -> str:
+    """Return base, atoms one by one, and score as waterfalls of the two best classes, in one scale."""
+    if not shown.uses_atoms:
         return ""
-    drawings = reconstruction_drawings(account.explanation, shape)
-    images = [image(gallery.drawing(drawing), drawing.caption) for drawing in drawings]
-    if not any(images):
+    # Kind and head of each row, and where its two bars begin and end.
+    zero, n_others, n_idle = np.zeros(2), len(shown.others), len(shown.idle)
+    told_together = shown.parts[shown.others].sum(axis=0)
+    levels = np.cumsum([shown.base, *shown.parts[shown.atoms], told_together], axis=0)
+    steps = [("base", shown.words["start"], zero, shown.base)]
+    for i, k in enumerate(shown.atoms):
+        picture = _image(shown.gallery.atom_or_nearest(k), SMALL_SIDE, "")
+        head = (
+            f'<a href="#atom-{k}">{picture}<span class="of">{_name(shown.explanation.atom_classes[k])} '
+            f'<span class="soft">atom {k}</span></span></a>'
+        )
+        steps.append(("step", head, levels[i], levels[i + 1]))
+    if n_others:
+        head = "1 other atom" if n_others == 1 else f"{n_others} other atoms, together"
+        steps.append(("step others", head, levels[-2], levels[-1]))
+    steps.append(("total", "Score", zero, shown.scores))
+
+    limits = min(levels.min(), 0.0), max(levels.max(), 0.0)
+    rows = []
+    for kind, head, begins, ends in steps:
+        cells = ""
+        for begin, end in zip(begins, ends, strict=True):
+            number = _number(end - begin, shown.decimals, signed=kind.startswith("step"))
+            cells += _cell(number, begin, end, limits, {"base": "plain", "total": "total"}.get(kind))
+        rows.append(f'<tr class="{kind}"><th scope="row">{head}</th>{cells}</tr>')
+    body, columns = "\n".join(rows), "".join(f'<th scope="col">{_name(name)}</th>' for name in shown.names)
+    idle = "1 more atom is used; it counts" if n_idle == 1 else f"{n_idle} more atoms are used; they count"
+    idle_note = f'\n<p class="note">{idle} for neither of these two.</p>' if n_idle else ""
+    return (
+        '<section id="sum"><h2>How the two best scores add up</h2>\n'
+        f'<p class="note">{shown.words["start_note"]} Each atom then moves the score on from where the one '
+        "above left it: to the right, blue, if it adds (+), to the left, orange and striped, if it takes away "
+        "(−). Atoms that tell the two classes apart the most come first. The numbers of a column add up to its "
+        'score, to rounding.</p>\n<table class="waterfall">'
+        '<caption class="unseen">What each atom adds to the scores of the two best classes</caption><thead>'
+        f'<tr><th scope="col">Atom</th>{columns}</tr></thead><tbody>\n{body}\n</tbody></table>'
+        f"{idle_note}</section>"
+    )
+
+
+def _atom_cards(shown: Shown) -> str:
+    """Return a card for each atom that decides: what it is, and what it adds to the two best scores."""
+    if not len(shown.atoms):
+        return ""
+    explanation = shown.explanation
+    if explanation.atoms_are_samples:
+        note = "This model has learnt nothing in between: its atoms are the training samples themselves."
+    elif shown.gallery.atom(shown.atoms[0]) is not None:
+        note = "Atoms as pictures: white adds brightness, black is nothing, orange takes brightness away."
+    elif (explanation.atom_neighbors[shown.atoms] >= 0).any():
+        note = "Atoms were learnt, and are no images; shown are the training samples most like each of them."
+    else:
+        note = "The model does not keep its training samples, so there is nothing to show behind an atom."
+
+    top = np.abs(shown.parts[shown.atoms]).max()
+    cards = []
+    for k in shown.atoms:
+        adds = "\n".join(
+            f'<tr><th scope="row">{_name(name)}</th>'
+            f"{_cell(_number(part, shown.decimals, signed=True), 0.0, part, (-top, top))}</tr>"
+            for name, part in zip(shown.names, shown.parts[k], strict=True)
+        )
+        code = f"{explanation.codes[k]:+.3f}".replace("-", "−")
+        cards.append(
+            f'<article class="card" id="atom-{k}">{_atom_pictures(shown, k)}\n'
+            f'<h3>{_name(explanation.atom_classes[k])}</h3>\n<p class="code">atom {k}, code <b>{code}</b></p>\n'
+            f'<table class="adds"><caption>adds to the score of</caption><tbody>\n{adds}\n</tbody></table>'
+            "</article>"
+        )
+    n, listed = len(cards), "\n".join(cards)
+    which = "The atom that decides" if n == 1 else f"The {n} atoms that decide most"
+    return (
+        f'<section id="atoms"><h2>{which}</h2>\n<p class="note">{note}</p>\n'
+        f'<div class="cards">\n{listed}\n</div></section>'
+    )
+
+
+def _atom_pictures(shown: Shown, k: int) -> str:
+    """Return the picture of an atom, or else the training images that are most like it."""
+    explanation, gallery = shown.explanation, shown.gallery
+    behind = [int(i) for i in explanation.atom_neighbors[k] if i >= 0][:N_BEHIND]
+    names = [gallery.training_name(i) for i in behind]
+    picture = _image(gallery.atom(k), LARGE_SIDE, f"Atom {k}, of class {explanation.atom_classes[k]!s}")
+    if picture:
+        relation = "is" if explanation.atoms_are_samples else "most like"
+        caption = f"<figcaption>{relation} {escape(names[0])}</figcaption>" if behind else ""
+        return f'<figure class="large">{picture}{caption}</figure>'
+    if not behind:
+        return ""
+    first, *others = zip(behind, names, strict=True)
+    large = _image(gallery.training(first[0]), LARGE_SIDE, first[1])
+    small = "".join(_image(gallery.training(i), SMALL_SIDE, name) for i, name in others)
+    more = f'<div class="more">{small}</div>' if small else ""
+    return f'<figure class="large">{large}<figcaption>{escape(first[1])}</figcaption></figure>{more}'
+
+
+def _reconstruction(shown: Shown) -> str:
+    drawings = shown.gallery.drawings()
+    if not drawings or not shown.uses_atoms or not has_pillow():
         return ""
     figures = "\n".join(
-        f"<figure>{picture}<figcaption>{escape(drawing.caption)}</figcaption></figure>"
-        for picture, drawing in zip(images, drawings, strict=True)
+        f"<figure>{_image(drawing, LARGE_SIDE, drawing.name)}<figcaption>{escape(drawing.name)}</figcaption>"
+        "</figure>"
+        for drawing in drawings
     )
     return (
         '<section id="drawn"><h2>What the atoms make of the sample</h2>\n'
@@ -208,20 +340,20 @@ def _reconstruction(account: Account, gallery: Gallery) -> str:
     )
 
 
-def _neighbors(account: Account, gallery: Gallery) -> str:
-    explanation = account.explanation
+def _neighbors(shown: Shown) -> str:
+    explanation, gallery = shown.explanation, shown.gallery
     if not explanation.similarities.any():  # not kept, or nothing is like a sample of zeros
         return ""
     items = []
     for i, label, cosine in zip(
         explanation.neighbors, explanation.neighbor_classes, explanation.similarities, strict=True
     ):
-        picture = image(gallery.training(int(i)), f"{gallery.name(int(i))}, of class {label!s}")
-        text = f"{cosine:.3f}".replace("-", "−")
+        name = gallery.training_name(i)
+        picture = _image(gallery.training(i), LARGE_SIDE, f"{name}, of class {label!s}")
         items.append(
-            f"<li><figure>{picture}<figcaption><b>{class_name(str(label))}</b> "
-            f'<span class="soft">{escape(gallery.name(int(i)))}</span> <span>cosine '
-            f'<data value="{float(cosine)!r}">{text}</data></span></figcaption></figure></li>'
+            f"<li><figure>{picture}<figcaption><b>{_name(label)}</b> "
+            f'<span class="soft">{escape(name)}</span> <span>cosine {_number(cosine, 3)}</span>'
+            "</figcaption></figure></li>"
         )
     listed = "\n".join(items)
     return (
@@ -232,81 +364,113 @@ def _neighbors(account: Account, gallery: Gallery) -> str:
     )
 
 
-def _measures(account: Account) -> str:
-    explanation = account.explanation
-    rows = [
+def _measures(shown: Shown) -> str:
+    measures = [
         (
             "Concentration",
-            explanation.concentration,
+            shown.explanation.concentration,
             "1 if atoms of one class alone make up the sample, 0 if all classes take an equal part.",
         ),
         (
             "Residual",
-            explanation.residual,
+            shown.explanation.residual,
             "The part of the sample, squared, that its nearest class leaves unexplained: 0 is a perfect fit, 1 "
             "or more is none.",
         ),
     ]
-    body = "\n".join(_measure(*row) for row in rows)
+    body = "\n".join(
+        f'<tr><th scope="row">{name}</th>'
+        f"{_cell(_number(value, 2), 0.0, value, (0.0, 1.0), 'total', has_zero=False)}<td>{meaning}</td></tr>"
+        for name, value, meaning in measures
+    )
     return (
         '<section id="fit"><h2>How well the sample fits</h2>\n<table class="measures"><caption class="unseen">'
         f"Concentration and residual</caption><tbody>\n{body}\n</tbody></table></section>"
     )
 
 
-def _measure(name: str, value: float, meaning: str) -> str:
-    line = track(bar(0, float(np.clip(value, 0, 1)), 0, 1, "total"))
-    return (
-        f'<tr><th scope="row">{name}</th><td><span class="cell"><data value="{value!r}">{value:.2f}</data>'
-        f"{line}</span></td><td>{meaning}</td></tr>"
-    )
-
-
-def _how_to_read(account: Account) -> str:
-    given = account.explanation.atoms_are_samples
-    kind = "training samples" if given else "building blocks that it learnt"
-    mixing = (
-        f"The model has {len(account.explanation.codes)} atoms: {kind}, each of one class. It mixes atoms "
-        "so that they come close to the sample. How much of an atom is in the mixture is its code; a negative "
-        "code subtracts it."
-    )
-    by_residuals = (
-        "For each class it keeps only the atoms of that class and looks how far their mixture is from the "
-        "sample; the nearest class wins. So an atom adds to the score of its own class only."
-    )
-    by_codes = (
-        "Each atom votes for the classes, mostly for its own, with a weight that was learnt; its code times "
-        "that weight is what it adds to a score. The largest sum wins."
-    )
-    by_both = (
-        "For each class it mixes once more, so that the atoms come close to the sample and, by weights that "
-        "were learnt, to the name of the class; the class with which that costs least wins. So an atom may add "
-        "to the score of any class, even where its code for the sample alone, shown here, is 0."
-    )
-    how = by_residuals if account.by_residuals else by_codes
-    how = by_both if account.explanation.rule == "joint" else how
-    n_starts = account.explanation.n_starts
-    averaging = (
-        f"The model is the mean of {n_starts}, each with its own part of the atoms: each mixes by itself, and "
-        f"what an atom adds is divided by {n_starts}."
-    )
-    lines = [mixing, how, *([averaging] if n_starts > 1 else [])] if len(account.used) else []
-    lines += [
+def _how_to_read(shown: Shown) -> str:
+    lines = [
         "Scores are not probabilities. Compare them within this page.",
         "The numbers are the model's own arithmetic, not a guess at it. They tell why it gave this answer, not "
         "that the answer is right.",
     ]
+    if shown.uses_atoms:
+        kind = "training samples" if shown.explanation.atoms_are_samples else "building blocks that it learnt"
+        mixing = (
+            f"The model has {len(shown.explanation.codes)} atoms: {kind}, each of one class. It mixes atoms "
+            "so that they come close to the sample. How much of an atom is in the mixture is its code; a "
+            "negative code subtracts it."
+        )
+        lines = [mixing, shown.words["decision"], *lines]
     items = "\n".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<section id="read"><h2>How to read this page</h2>\n<ul>\n{items}\n</ul></section>'
 
 
-def _foot(model_note: Sequence[tuple[Any, Any]], gallery: Gallery) -> str:
+def _foot(shown: Shown, model_note: Sequence[tuple[Any, Any]]) -> str:
     notes = "\n".join(f"<dt>{escape(str(term))}</dt><dd>{escape(str(text))}</dd>" for term, text in model_note)
     about = f"<dl>\n{notes}\n</dl>\n" if notes else ""
+    needs_pillow = any(given is not None for given in shown.gallery.pictures[:3])  # names are no pictures
     lacking = (
         '<p class="warning">Some pictures are missing, because Pillow is not installed: pip install '
         "&#x27;ledl[images]&#x27;.</p>\n"
-        if gallery.lacks_pillow
+        if needs_pillow and not has_pillow()
         else ""
     )
     return f"<footer>{lacking}{about}<p>Made with ledl {escape(version('ledl'))}.</p></footer>"
+
+
+def _image(picture: Picture | None, side: int, alt: str) -> str:
+    """Return a picture, at most `side` pixels wide and high; nothing if there is none, or no Pillow for it."""
+    if picture is None:
+        return ""
+    data, kind, tiny = picture.source, None, ""
+    if isinstance(data, bytes) and len(data) <= SMALL_BYTES and side > SMALL_SIDE:
+        kind = next((kind for kind, signature in SIGNATURES.items() if data.startswith(signature)), None)
+    if kind is None:
+        if not has_pillow():
+            return ""
+        image, file = picture.opened(side), io.BytesIO()
+        if max(image.size) <= 64:
+            tiny = ' class="tiny"'  # so few pixels that they are best shown as squares
+        few = isinstance(data, np.ndarray) and image.width * image.height <= 4096
+        kind = "png" if few or tiny else "jpeg"
+        image.save(file, kind, quality=85, optimize=True)
+        data = file.getvalue()
+    return f'<img{tiny} alt="{escape(alt)}" src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
+
+
+def _name(label: Any) -> str:
+    """Return the name of a class where there is little room: a long one is cut by the style sheet, not here."""
+    return f'<span class="name">{escape(str(label))}</span>'
+
+
+def _number(value: float, decimals: int, *, signed: bool = False) -> str:
+    """Return a number for people, with the exact one for programs."""
+    text = f"{value:{'+' if signed else ''}.{decimals}f}"
+    if float(text) == 0:
+        text = f"{0:.{decimals}f}"
+    return f'<data value="{float(value)!r}">{text.replace("-", "−")}</data>'
+
+
+def _cell(
+    number: str,
+    begin: float,
+    end: float,
+    limits: tuple[float, float],
+    kind: str | None = None,
+    *,
+    has_zero: bool = True,
+) -> str:
+    """Return a cell of a table: a number, and a bar that repeats it, on a line between limits with a mark at 0.
+
+    Without a kind, the bar adds or takes away. Without the mark, it is there even if it has no length.
+    """
+    low, high = limits
+    span = high - low if high > low else np.inf
+    left, right, zero = np.clip(100 * (np.array([*sorted([begin, end]), 0.0]) - low) / span, 0, 100)
+    kind = kind or ("plus" if end >= begin else "minus")
+    bar = f'<i class="{kind}" style="left:{left:.2f}%;width:{right - left:.2f}%"></i>'
+    if has_zero:
+        bar = f'<i class="zero" style="left:{zero:.2f}%"></i>{bar if begin != end else ""}'
+    return f'<td><span class="cell">{number}<span class="track" aria-hidden="true">{bar}</span></span></td>'

@@ -1,25 +1,22 @@
-"""Pictures for explanations: of samples, atoms and training images, as arrays and for an HTML page."""
+"""The pictures of an explanation, given or drawn from its numbers; the page and the figure show the same."""
 
 from __future__ import annotations
 
-import base64
 import io
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanations._explain import Explanation
 from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
+
+if TYPE_CHECKING:
+    from ledl.explanations._explanation import Explanation  # which writes itself as a page of pictures
 
 Anchors: TypeAlias = Sequence[tuple[int, int, int]]
 
-SIGNATURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png"}
-# Bytes up to here go into the page as they are; larger ones are shrunk.
-SMALL_BYTES = 24_000
-SAMPLE_SIDE, LARGE_SIDE, SMALL_SIDE = 512, 224, 96
 # Below zero, zero, above zero: no colour is told from another by its hue alone.
 GREY: Anchors = [(240, 130, 40), (0, 0, 0), (255, 255, 255)]
 BLUE_AND_ORANGE: Anchors = [(240, 130, 40), (0, 0, 0), (70, 160, 250)]
@@ -55,28 +52,118 @@ class Pictures(NamedTuple):
     names: Sequence[str] | None = None
 
 
-def check_pictures(explanation: Explanation, pictures: Pictures) -> None:
-    """Raise ValueError for a shape that the features do not have, and for lists that are too short."""
-    shape, n_features = pictures.shape, explanation.sample.size
-    if shape is not None and (
-        len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or np.prod(shape) != n_features
-    ):
-        raise ValueError(
-            f"shape={tuple(shape)} is not that of a sample with {n_features} features. Give (height, width) or "
-            "(height, width, 3) where features are pixels, and None where they are not."
-        )
-    n_seen = 1 + max(explanation.neighbors.max(initial=-1), explanation.atom_neighbors.max(initial=-1))
-    for name in ("training", "names"):
-        given = getattr(pictures, name)
-        if given is not None and len(given) < n_seen:
+NO_PICTURES = Pictures()
+
+
+class Gallery:
+    """The pictures of one explanation, each None if there is none; raises ValueError if they do not fit it.
+
+    A shape must be that of the features, and lists must reach to the last training sample that is shown.
+    """
+
+    def __init__(self, explanation: Explanation, pictures: Pictures) -> None:
+        self.explanation, self.pictures = explanation, pictures
+        shape, n_features = pictures.shape, explanation.sample.size
+        if shape is not None and (
+            len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or np.prod(shape) != n_features
+        ):
             raise ValueError(
-                f"{name} has {len(given)} entries, but training sample {n_seen - 1} has a part in the "
-                "explanation. Give one for each row of the X that fit was given, in its order."
+                f"shape={tuple(shape)} is not that of a sample with {n_features} features. Give (height, "
+                "width) or (height, width, 3) where features are pixels, and None where they are not."
             )
+        n_seen = 1 + max(explanation.neighbors.max(initial=-1), explanation.atom_neighbors.max(initial=-1))
+        for name, given in [("training", pictures.training), ("names", pictures.names)]:
+            if given is not None and len(given) < n_seen:
+                raise ValueError(
+                    f"{name} has {len(given)} entries, but training sample {n_seen - 1} has a part in the "
+                    "explanation. Give one for each row of the X that fit was given, in its order."
+                )
+
+    def sample(self) -> Picture | None:
+        """Return the image that was classified; where features are pixels, drawn from them if need be."""
+        source, shape = self.pictures.sample, self.pictures.shape
+        if source is None and shape is not None:
+            return Picture(grey_picture(self.explanation.sample, shape), "The sample", is_drawn=True)
+        return None if source is None else Picture(source, "The sample")
+
+    def atom(self, k: int) -> Picture | None:
+        """Return atom k as a picture, where features are pixels."""
+        shape, atoms = self.pictures.shape, self.explanation.atoms
+        if shape is None or atoms is None:
+            return None
+        return Picture(signed_picture(atoms[k], shape), f"Atom {k}", is_drawn=True)
+
+    def atom_or_nearest(self, k: int) -> Picture | None:
+        """Return atom k as a picture, or the training image that is most like it."""
+        nearest = self.explanation.atom_neighbors[k, 0]
+        return self.atom(k) or (self.training(nearest) if nearest >= 0 else None)
+
+    def training(self, i: int) -> Picture | None:
+        """Return training image i; one that is an atom is drawn from it."""
+        if self.pictures.training is not None:
+            return Picture(self.pictures.training[i], f"Training image {i}")
+        return self.atom(i) if self.explanation.atoms_are_samples else None
+
+    def training_name(self, i: int) -> str:
+        """Return what training sample i is called: the last part of a path."""
+        return f"training sample {i}" if self.pictures.names is None else file_name(self.pictures.names[i])
+
+    def drawings(self) -> list[Picture]:
+        """Return the sample, what all atoms make of it, what those of the best class do, and what is left."""
+        explanation, shape = self.explanation, self.pictures.shape
+        if shape is None or explanation.reconstruction is None or explanation.atoms is None:
+            return []
+        sample = np.asarray(explanation.sample, dtype=np.float64)
+        limits = sample.min(), sample.max()
+        raw = explanation.codes @ explanation.atoms
+        # The reconstruction is in the sample's scale, atoms have their own.
+        scale = raw @ explanation.reconstruction / (raw @ raw) if raw.any() else 1.0
+        own = explanation.atom_classes == explanation.predicted
+        part = scale * explanation.codes[own] @ explanation.atoms[own]
+        left = sample - explanation.reconstruction
+        if len(shape) == 3:
+            left = left.reshape(tuple(shape)).mean(axis=2)
+        top = max(limits[1] - limits[0], 1e-300) / 2
+        drawn = [
+            ("the sample, as the model sees it", grey_picture(sample, shape, limits)),
+            ("drawn by all atoms", grey_picture(explanation.reconstruction, shape, limits)),
+            (f"drawn by atoms of {explanation.predicted!s} alone", grey_picture(part, shape, limits)),
+            (
+                "left over: blue is missing, orange too much",
+                signed_picture(left, shape[:2], BLUE_AND_ORANGE, top),
+            ),
+        ]
+        return [Picture(array, caption, is_drawn=True) for caption, array in drawn]
+
+
+class Picture(NamedTuple):
+    """One image, and what it is called where it is shown, or where it is told that it cannot be read."""
+
+    source: Source
+    name: str
+    is_drawn: bool = False
+
+    def opened(self, side: int | None = None) -> Any:
+        """Return a PIL image in RGB, at most `side` pixels wide and high; raise ImageError if it is none."""
+        PIL, source, name = pillow(), self.source, self.name
+        if isinstance(source, bytes):
+            try:
+                source = PIL.Image.open(io.BytesIO(source), formats=FORMATS)
+            except Exception as error:  # decoders raise many kinds
+                raise ImageError(f"{name} is not an image that can be read: {error}. Leave it out.") from error
+            width, height = source.size
+            if width * height > MAX_PIXELS:
+                raise ImageError(
+                    f"{name} claims {width} x {height} pixels, more than {MAX_PIXELS}. Leave it out."
+                )
+        image = read_image(source, "RGB", name=None if isinstance(source, str | os.PathLike) else name)
+        if side is not None:
+            image.thumbnail((side, side), PIL.Image.Resampling.LANCZOS)
+        return image
 
 
 def has_pillow() -> bool:
-    """Whether images can be decoded and encoded."""
+    """Return whether images can be decoded and encoded."""
     try:
         pillow()
     except ImportError:
@@ -84,175 +171,28 @@ def has_pillow() -> bool:
     return True
 
 
-def shown_decimals(explanation: Explanation) -> int:
-    """How many decimals to give of what the two best scores are made of: three, or four, digits in all."""
-    best = explanation.ranking[:2]
-    scale = np.abs([explanation.base[best], explanation.scores[best]]).max()
-    return int(np.clip(3 - round(np.log10(scale)), 0, 9)) if scale > 0 else 3
+def file_name(path: str | os.PathLike[str]) -> str:
+    """Return the last part of a path, of whatever system, in characters that can be printed."""
+    return shown(path).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
-def grey_picture(values: Array, shape: Sequence[int], low: float, high: float) -> Array:
-    """Pixels as bytes, black at `low` and white at `high`."""
-    scaled = (np.asarray(values, dtype=np.float64) - low) / (high - low if high > low else 1.0)
+def grey_picture(values: Array, shape: Sequence[int], limits: tuple[float, float] | None = None) -> Array:
+    """Return pixels as bytes, black at the lower limit and white at the upper, by default the extremes."""
+    values = np.asarray(values, dtype=np.float64)
+    low, high = limits or (values.min(), values.max())
+    scaled = (values - low) / (high - low if high > low else 1.0)
     return np.uint8(np.round(255 * np.clip(scaled, 0, 1))).reshape(tuple(shape))
 
 
 def signed_picture(values: Array, shape: Sequence[int], anchors: Anchors = GREY, top: float = 0) -> Array:
-    """Values about zero as colours, (height, width, 3); `top` is the brightest, by default the largest.
+    """Return values about zero as colours, (height, width, 3); `top` is the brightest, by default the largest.
 
     Values in three colours are stretched from black to white: there is no fourth for what is below zero.
     """
-    values = np.asarray(values, dtype=np.float64)
     if len(shape) == 3:
-        return grey_picture(values, shape, values.min(), values.max())
+        return grey_picture(values, shape)
+    values = np.asarray(values, dtype=np.float64)
     top = top or np.abs(values).max() or 1.0
     level = np.clip(values.reshape(tuple(shape)) / top, -1, 1)
     channels = [np.interp(level, [-1, 0, 1], channel) for channel in zip(*anchors, strict=True)]
     return np.uint8(np.round(np.stack(channels, axis=-1)))
-
-
-class Drawing(NamedTuple):
-    """A picture and what it shows."""
-
-    caption: str
-    picture: Array
-
-
-def reconstruction_drawings(explanation: Explanation, shape: Sequence[int]) -> list[Drawing]:
-    """The sample, what all atoms make of it, what those of the best class do, and what is left over."""
-    if explanation.reconstruction is None or explanation.atoms is None:
-        return []
-    sample = np.asarray(explanation.sample, dtype=np.float64)
-    low, high = sample.min(), sample.max()
-    raw = explanation.codes @ explanation.atoms
-    # The reconstruction is in the sample's scale, atoms have their own.
-    scale = raw @ explanation.reconstruction / (raw @ raw) if raw.any() else 1.0
-    own = explanation.atom_classes == explanation.predicted
-    part = scale * explanation.codes[own] @ explanation.atoms[own]
-    left = sample - explanation.reconstruction
-    if len(shape) == 3:
-        left = left.reshape(tuple(shape)).mean(axis=2)
-    return [
-        Drawing("the sample, as the model sees it", grey_picture(sample, shape, low, high)),
-        Drawing("drawn by all atoms", grey_picture(explanation.reconstruction, shape, low, high)),
-        Drawing(f"drawn by atoms of {explanation.predicted!s} alone", grey_picture(part, shape, low, high)),
-        Drawing(
-            "left over: blue is missing, orange too much",
-            signed_picture(left, shape[:2], BLUE_AND_ORANGE, top=max(high - low, 1e-300) / 2),
-        ),
-    ]
-
-
-def sample_array(explanation: Explanation, shape: Sequence[int]) -> Array:
-    """The sample as a picture, where features are pixels."""
-    return grey_picture(explanation.sample, shape, explanation.sample.min(), explanation.sample.max())
-
-
-def opened(source: Source, name: str, max_pixels: int = MAX_PIXELS) -> Any:
-    """A PIL image in RGB, from anything that `Pictures` takes."""
-    if not isinstance(source, bytes):
-        return read_image(source, "RGB", max_pixels=max_pixels, name=None if is_path(source) else name)
-    PIL = pillow()
-    try:
-        image = PIL.Image.open(io.BytesIO(source), formats=FORMATS)
-        if image.width * image.height <= max_pixels:
-            return read_image(image, "RGB", name=name)
-    except ImageError:
-        raise
-    except Exception as error:  # decoders raise many kinds
-        raise ImageError(f"{name} is not an image that can be read: {error}. Leave it out.") from error
-    raise ImageError(
-        f"{name} claims {image.width} x {image.height} pixels, more than {max_pixels}. Leave it out."
-    )
-
-
-def is_path(source: Source) -> bool:
-    """Whether an image is given by the name of its file."""
-    return isinstance(source, str | os.PathLike)
-
-
-def file_name(path: str | os.PathLike[str]) -> str:
-    """The last part of a path, of whatever system, in characters that can be printed."""
-    return shown(path).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-
-
-def shrunk(image: Any, side: int) -> Any:
-    """At most `side` pixels wide and high."""
-    if max(image.size) <= side:
-        return image
-    image = image.copy()
-    image.thumbnail((side, side), pillow().Image.Resampling.LANCZOS)
-    return image
-
-
-class Encoded(NamedTuple):
-    """An image for a page."""
-
-    uri: str
-    is_tiny: bool  # so few pixels that they are best shown as squares
-
-
-def data_uri(data: bytes, kind: str) -> str:
-    """Bytes as an address that holds them."""
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def encoded(source: Source, side: int, name: str) -> Encoded | None:
-    """An image for a page, at most `side` pixels wide and high; None if that takes Pillow and it is missing."""
-    if isinstance(source, bytes) and len(source) <= SMALL_BYTES and side > SMALL_SIDE:
-        kind = next((kind for begin, kind in SIGNATURES.items() if source.startswith(begin)), None)
-        if kind is not None:
-            return Encoded(data_uri(source, kind), is_tiny=False)
-    if not has_pillow():
-        return None
-    image = opened(source, name)
-    is_tiny = max(image.size) <= 64
-    file, small = io.BytesIO(), shrunk(image, side)
-    if is_tiny or (isinstance(source, np.ndarray) and small.size[0] * small.size[1] <= 4096):
-        small.save(file, "PNG", optimize=True)
-        return Encoded(data_uri(file.getvalue(), "image/png"), is_tiny)
-    small.save(file, "JPEG", quality=85, optimize=True)
-    return Encoded(data_uri(file.getvalue(), "image/jpeg"), is_tiny)
-
-
-class Gallery:
-    """The pictures of one explanation, encoded for a page when they are asked for."""
-
-    def __init__(self, explanation: Explanation, pictures: Pictures) -> None:
-        check_pictures(explanation, pictures)
-        self.explanation, self.pictures = explanation, pictures
-        self.lacks_pillow = (
-            pictures.sample is not None or pictures.shape is not None or pictures.training is not None
-        ) and not has_pillow()
-
-    @property
-    def draws_atoms(self) -> bool:
-        """Whether atoms are pictures themselves."""
-        return self.pictures.shape is not None and self.explanation.atoms is not None
-
-    def sample(self) -> Encoded | None:
-        """The image that was classified, large."""
-        source, shape = self.pictures.sample, self.pictures.shape
-        if source is None and shape is not None:
-            source = sample_array(self.explanation, shape)
-        return None if source is None else encoded(source, SAMPLE_SIDE, "The sample")
-
-    def atom(self, k: int, side: int = LARGE_SIDE) -> Encoded | None:
-        """An atom as a picture, where features are pixels."""
-        if self.pictures.shape is None or self.explanation.atoms is None:
-            return None
-        return encoded(signed_picture(self.explanation.atoms[k], self.pictures.shape), side, f"Atom {k}")
-
-    def training(self, i: int, side: int = LARGE_SIDE) -> Encoded | None:
-        """Training image i; one that is an atom is drawn from it."""
-        if self.pictures.training is None:
-            return self.atom(i, side) if self.explanation.atoms_are_samples else None
-        return encoded(self.pictures.training[i], side, f"Training image {i}")
-
-    def drawing(self, drawing: Drawing) -> Encoded | None:
-        """A picture that was made here."""
-        return encoded(drawing.picture, LARGE_SIDE, drawing.caption)
-
-    def name(self, i: int) -> str:
-        """What training sample i is called."""
-        return f"training sample {i}" if self.pictures.names is None else file_name(self.pictures.names[i])

@@ -53,11 +53,12 @@ WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "r
 # Those of LEDL that decide how training sees samples: problems that differ in these are of one batch if they
 # have one shape.
 OF_THE_SAMPLES = ("coef0", "degree", "gamma", "kernel", "n_components", "normalize")
-BATCHED: dict[type, set[str]] = {
+PARAMETERS: dict[type, set[str]] = {
     LEDLClassifier: {*WEIGHTS.values(), *OF_THE_SAMPLES, "transform_alpha", "rule", "ridge_alpha"},
     SRCClassifier: {"alpha"},
     CRCClassifier: {"alpha", "rule"},
 }
+BATCHED = tuple(PARAMETERS)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -117,8 +118,7 @@ class Judged(ClassifierMixin, BaseEstimator):
 
     def log_odds(self) -> Array:
         """Return the known scores as ones whose differences are log odds, but for a factor."""
-        rule: Any = self.fitted.dictionary.rule
-        return rule.log_odds(self.scores)
+        return self.fitted.dictionary.rule.log_odds(self.scores)
 
     def predict(self, X: Array) -> Array:
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
@@ -355,7 +355,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     train = train_ledl if kind is LEDLClassifier else train_on_samples
 
     def not_batched(k: int) -> tuple[Any, ...]:
-        names = sorted(candidates[k].keys() - BATCHED[kind])
+        names = sorted(candidates[k].keys() - PARAMETERS[kind])
         return tuple((name, plain(candidates[k][name])) for name in names)
 
     judged: Table = [[] for _ in models]
@@ -579,7 +579,7 @@ def scores_of(
 ) -> tuple[list[Array | None], int, list[str]]:
     """Return scores, on the host, or None; how many codes missed their gap; what was wrong with settings."""
     errors: list[str] = []
-    settings: list[Any] = [one.rule.coder or one.coder for one in dictionaries]  # type: ignore[union-attr]
+    settings = [one.rule.coder or one.coder for one in dictionaries]
     with one_blas_thread(), float32_products("full", views[0].samples.where):
         if is_torch(views[0].X) and isinstance(settings[0], Lasso):
             codes, late = batched_codes(dictionaries, views)
@@ -596,8 +596,7 @@ def scores_of(
                 late += int(np.count_nonzero(~converged))
         scores: list[Array | None] = []
         for one, S, view in zip(dictionaries, codes, views, strict=True):
-            rule: Any = one.rule
-            scores.append(None if S is None else to_host(rule.scores(one, S, view.X, view.sq_norms)))
+            scores.append(None if S is None else to_host(one.rule.scores(one, S, view.X, view.sq_norms)))
     for one in dictionaries:
         one.kept.clear()  # Gram matrices of all candidates would be too much
     return scores, late, errors

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, is_dask, is_torch, namespace
-from ledl.coding import Lasso
+from ledl.coding import Settings
 from ledl.estimators import (
     DictionaryClassifier,
     LEDLClassifier,
@@ -331,7 +331,7 @@ class LEDLClassifierCV(DictionaryClassifier):
                 found += [{**common, "alpha": value} for value in alphas]
         return found
 
-    def _coder_and_rule(self) -> tuple[Lasso, Any]:
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
         lasso: Any = self._dictionary.coder
         return lasso._replace(tol=self.transform_tol), self._dictionary.rule
 
@@ -378,7 +378,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         """Return scores (n, c) whose differences, times the temperature, are log odds."""
         dictionary, X = self.dictionary_, check_samples(self, X)
         scores, rule = dictionary.scores(X, self.device, self.n_jobs), dictionary.rule
-        return rule.log_odds(namespace(scores).astype(scores, X.dtype, copy=False))  # type: ignore[union-attr]
+        return rule.log_odds(namespace(scores).astype(scores, X.dtype, copy=False))
 
     def predict_log_proba(self, X: Array) -> Array:
         """Logarithms of `predict_proba`.
