@@ -1,5 +1,6 @@
 """Explanations: contributions that add up, and a reconstruction and neighbours that are what they say."""
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -140,10 +141,10 @@ def test_neighbours_are_the_training_samples_with_the_largest_cosines(digits):
         else:
             k = used[0]
             to_atom = np.abs(unit[:80] @ model.components_[k])
-            model._atoms = -model._atoms  # the same line
+            opposite = replace(model._dictionary, atoms=-model._dictionary.atoms, kept={})  # the same lines
+            model._dictionary = opposite
             turned = explain(model, X[85], n_neighbors=7)
             np.testing.assert_array_equal(turned.atom_neighbors[k], found.atom_neighbors[k])
-            model._atoms = -model._atoms
             np.testing.assert_array_equal(found.atom_neighbors[k], np.argsort(-to_atom, kind="stable")[:7])
 
 
