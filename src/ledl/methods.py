@@ -59,7 +59,7 @@ class Method:
     chooses_for: str = ""
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
-        """What is chosen from.
+        """Return what is chosen from.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Method:
         return self.wide if select == "wide" and self.wide is not None else self.grid
 
     def covers(self, dataset: str) -> bool:
-        """Whether there are settings for a dataset.
+        """Return whether there are settings for a dataset.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Method:
         return self.fixed is None or dataset in self.fixed
 
     def make(self, settings: Settings | None = None, seed: int = 0) -> Any:
-        """The estimator, or a pipeline, at its defaults but for the settings.
+        """Return the estimator, or a pipeline, at its defaults but for the settings.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ def _ours(path: str, **params: Any) -> list[tuple[str, Settings]]:
 
 
 def _classic(path: str, *before: tuple[str, Settings], **params: Any) -> list[tuple[str, Settings]]:
-    """scikit-learn's own see what the others see: samples of norm 1."""
+    """Return steps of scikit-learn's own, which see what the others see: samples of norm 1."""
     return [("sklearn.preprocessing:Normalizer", {}), *before, (f"sklearn.{path}", params)]
 
 
@@ -148,7 +148,7 @@ _KSVD_GRID: dict[str, list[Any]] = {"n_nonzero_coefs": [5, 10, 20, 40], "label_w
 
 
 def _alphas(first: int, *, wide: bool = False) -> dict[str, list[float]]:
-    """Twelve powers of two from 2^first down, or, for a wide grid, of the square root of two."""
+    """Return twelve powers of two from 2^first down, or, for a wide grid, 24 of the square root of two."""
     return {"alpha": _powers(*(first - i / (1 + wide) for i in range(12 * (1 + wide))))}
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import tomllib
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits
+import sklearn.datasets
 from sklearn.utils import Bunch
 
+from ledl.arrays import Array
 from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._folder import load_image_folder
 from ledl.datasets._readers import READERS, Samples, as_usps
@@ -28,9 +30,9 @@ class SourceFiles(NamedTuple):
     """One form in which a dataset may lie in a folder."""
 
     kind: str
-    names: tuple[str, ...]
+    names: Sequence[str]
     key: str = ""  # of the samples in an .npz file
-    sha256: tuple[str, ...] = ()  # empty if we never held the files
+    sha256: Sequence[str] = ()  # empty if we never held the files
     pyramid: bool = False
 
 
@@ -46,8 +48,8 @@ class DatasetInfo(NamedTuple):
     citation: str
     differs: str
     ask: str
-    files: tuple[SourceFiles, ...]
-    target_names: tuple[str, ...] = ()
+    files: Sequence[SourceFiles]
+    target_names: Sequence[str] = ()
     openml: str = ""
     url: str = ""  # only where redistribution is allowed
     archive: str = ""
@@ -70,14 +72,11 @@ def registry() -> dict[str, DatasetInfo]:
     here = files("ledl.datasets")
     found = {}
     for name, values in tomllib.loads((here / "registry.toml").read_text("utf-8")).items():
-        names: Any = values.pop("target_names", ())
+        names = values.pop("target_names", ())
         if isinstance(names, str):
             names = (here / names).read_text("utf-8").split()
-        sources = []
-        for file in values.pop("files"):
-            lists = {key: tuple(value) for key, value in file.items() if isinstance(value, list)}
-            sources.append(SourceFiles(**{**file, **lists}))
-        found[name] = DatasetInfo(name=name, files=tuple(sources), target_names=tuple(names), **values)
+        sources = [SourceFiles(**file) for file in values.pop("files")]
+        found[name] = DatasetInfo(name=name, files=sources, target_names=names, **values)
     return found
 
 
@@ -137,7 +136,7 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     (1797, 64)
     """
     if name == "digits":
-        digits = load_digits()
+        digits = sklearn.datasets.load_digits()
         return Bunch(
             data=digits.data.astype(np.float32),
             target=digits.target.astype(np.int64),
@@ -160,23 +159,23 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     description = info.description
     if source is not None:
         paths = [home / file for file in source.names]
-        where, samples = str(paths[0]), READERS[source.kind](paths, source.key)
+        where, (data, target, images) = str(paths[0]), READERS[source.kind](paths, source.key)
         for path, known in zip(paths, source.sha256 or [""] * len(paths), strict=True):
             digest = content_key(path)
             other = "not the one we know" if known else "none known to compare with"
             description += f"File: {path.name}, sha256 {digest} ({'as known' if digest == known else other}).\n"
     elif download and info.openml:
-        where, samples = "OpenML's USPS", _fetch_openml(info, home)
+        where, (data, target, images) = "OpenML's USPS", _fetch_openml(info, home)
     else:
         raise FileNotFoundError(_where_to_get(info, home))
-    _check(samples, info, where)
-    n_classes = int(samples.target.max()) + 1
+    _check(data, target, info, where)
+    n_classes = int(target.max()) + 1
     as_known = len(info.target_names) == n_classes
     return Bunch(
-        data=samples.data,
-        target=samples.target.astype(np.int64),
+        data=data,
+        target=target.astype(np.int64),
         target_names=list(info.target_names) if as_known else [str(j) for j in range(n_classes)],
-        **({} if samples.images is None else {"images": samples.images}),
+        **({} if images is None else {"images": images}),
         DESCR=description,
     )
 
@@ -240,9 +239,8 @@ def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
     return None
 
 
-def _check(samples: Samples, info: DatasetInfo, where: str) -> None:
+def _check(data: Array, target: Array, info: DatasetInfo, where: str) -> None:
     """Raise ValueError unless samples are finite, with the right features, and have labels 0, 1, ..."""
-    data, target = samples.data, samples.target
     if not len(data) or data.shape[1] != info.features:
         reason = f"samples of shape {data.shape}, but there are {info.features} features"
     elif not np.isfinite(data).all():
@@ -325,10 +323,9 @@ def _download(info: DatasetInfo, home: Path) -> None:
 
 def _fetch_openml(info: DatasetInfo, home: Path) -> Samples:
     """Return OpenML's USPS: 256 values from -1 to 1, and labels "1" to "10"."""
-    from sklearn.datasets import fetch_openml
-
+    options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
     try:
-        found = fetch_openml(info.openml, version="active", data_home=home, as_frame=False, parser="liac-arff")
+        found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
     except Exception as error:  # no network, no such dataset, a file that is not what it should be
         raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
     return as_usps(np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64) - 1)

@@ -8,7 +8,6 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file
@@ -22,12 +21,8 @@ MAX_BYTES = 2**33
 MAX_TEXT = 2**28
 
 
-class Samples(NamedTuple):
-    """(n, d) float32, not normalised; (n,) int64; (n, height, width) uint8, or None."""
-
-    data: Array
-    target: Array
-    images: Array = None
+# (n, d) float32, not normalised; (n,) labels; (n, height, width) uint8, or None.
+Samples = tuple[Array, Array, Array | None]
 
 
 def _read_npz(paths: list[Path], key: str) -> Samples:
@@ -66,7 +61,7 @@ def _read_npz(paths: list[Path], key: str) -> Samples:
             "sample is needed. Make the file again."
         )
     data = samples.reshape(len(samples), math.prod(samples.shape[1:])).astype(np.float32, copy=False)
-    return Samples(data, target, images)
+    return data, target, images
 
 
 def _read_faces(paths: list[Path], key: str) -> Samples:
@@ -91,7 +86,7 @@ def _read_faces(paths: list[Path], key: str) -> Samples:
         )
     images = np.ascontiguousarray(pixels.reshape(-1, 32, 32).transpose(0, 2, 1).astype(np.uint8))
     _, target = np.unique(labels, return_inverse=True)
-    return Samples(images.reshape(len(images), -1).astype(np.float32), target.astype(np.int64), images)
+    return images.reshape(len(images), -1).astype(np.float32), target, images
 
 
 def _read_usps(paths: list[Path], key: str) -> Samples:
@@ -144,4 +139,4 @@ def as_usps(values: Array, digits: Array) -> Samples:
         raise ValueError(f"USPS's labels are digits, but here is {digits[wrong][0]:g}.")
     data = np.float32((np.clip(values, -1, 1) + 1) / 2)
     images = np.uint8(np.round(255 * data)).reshape(-1, 16, 16)
-    return Samples(data, digits.astype(np.int64), images)
+    return data, digits, images
