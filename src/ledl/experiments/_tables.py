@@ -198,24 +198,15 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
     present = {row.method for row in rows}
     made = [_accuracy_table(plan, rows)]
     made += [_difference_table(results, m) for m in OURS if m in present and len(present) > 1]
-    times = {
-        (row.dataset, row.method): Entry(
-            f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}",
-            row.fit_seconds + row.predict_seconds,
-        )
-        for row in rows
-    }
-    made.append(
-        Table(
-            "times",
-            "fit / predict, s",
-            _header(plan),
-            _lines(plan, times),
-            "Time to fit and to predict all test samples: median over the splits, one BLAS thread, at the "
-            "settings taken, without the time to choose them. With several jobs they share the machine.",
-            smaller_first=True,
-        )
+    times = {}
+    for row in rows:
+        text = f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}"
+        times[row.dataset, row.method] = Entry(text, row.fit_seconds + row.predict_seconds)
+    note = (
+        "Time to fit and to predict all test samples: median over the splits, one BLAS thread, at the settings "
+        "taken, without the time to choose them. With several jobs they share the machine."
     )
+    made.append(_by_method(plan, "times", "fit / predict, s", times, note, smaller_first=True))
     if len(plan.datasets) == 1:  # each has a single column
         columns = [{row[0].text: row[1] for row in table.rows} for table in made]
         body = [[Entry(name), *(column.get(name, Entry("")) for column in columns)] for name in columns[0]]
@@ -226,21 +217,22 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
     return made
 
 
-def _header(plan: Plan) -> list[str]:
-    return ["method", *(DATASET_TITLES[dataset] for dataset in plan.datasets)]
+def _by_method(
+    plan: Plan, name: str, title: str, entries: Mapping[tuple[str, str], Entry], note: str, **kind: bool
+) -> Table:
+    """Return a table of entries by dataset and method: a line for each method that has some.
 
-
-def _lines(plan: Plan, entries: Mapping[tuple[str, str], Entry]) -> list[list[Entry]]:
-    """Return a line for each method that has entries, with one for each dataset."""
+    Columns are the plan's datasets, and then what else there are entries for.
+    """
+    columns = list(dict.fromkeys([*plan.datasets, *(column for column, _ in entries)]))
     present = {method for _, method in entries}
-    return [
-        [
-            Entry(METHODS[method].title),
-            *(entries.get((dataset, method), Entry("")) for dataset in plan.datasets),
-        ]
+    rows = [
+        [Entry(METHODS[method].title), *(entries.get((column, method), Entry("")) for column in columns)]
         for method in plan.methods
         if method in present
     ]
+    header = ["method", *(DATASET_TITLES.get(column, column) for column in columns)]
+    return Table(name, title, header, rows, note, **kind)
 
 
 def _seconds(seconds: float) -> str:
@@ -254,16 +246,13 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
         paper = f" ({row.paper:.1f})" if row.paper is not None else ""
         text = f"{row.accuracy_mean:.1f}{spread}{paper}"
         entries[row.dataset, row.method] = Entry(text, row.accuracy_mean, row.mark)
-    header, lines = _header(plan), _lines(plan, entries)
     if len(plan.datasets) > 1:
-        header += ["mean", "mean rank"]
         ranks = mean_ranks(plan, rows)
-        present = [method for method in plan.methods if any(row.method == method for row in rows)]
-        for line, method in zip(lines, present, strict=True):
+        for method in {row.method for row in rows}:
             mean = float(np.mean([row.accuracy_mean for row in rows if row.method == method]))
-            both = [mean, ranks[method]] if method in ranks else []
-            line += [Entry(f"{x:.1f}", x) for x in both] or [Entry("")] * 2
-    return Table("accuracy", "Accuracy, %", header, lines, _protocol(plan, rows))
+            for column, value in [("mean", mean), ("mean rank", ranks.get(method, 0.0))]:
+                entries[column, method] = Entry(f"{value:.1f}", value) if method in ranks else Entry("")
+    return _by_method(plan, "accuracy", "Accuracy, %", entries, _protocol(plan, rows))
 
 
 def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
@@ -308,14 +297,11 @@ def _difference_table(results: Results, ours: str) -> Table:
                 text += " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})" if p < 0.1 else f" (p = {p:.2f})"
             entries[dataset, method] = Entry(text, difference)
     title = METHODS[ours].title
-    return Table(
-        OURS[ours],
-        f"{title} minus the others, points",
-        _header(results.plan),
-        _lines(results.plan, entries),
+    note = (
         f"Positive where {title} is ahead. In parentheses the p-value of a paired t-test over the splits. "
-        "Splits share test samples, so p-values are a guide, not a proof.",
+        "Splits share test samples, so p-values are a guide, not a proof."
     )
+    return _by_method(results.plan, OURS[ours], f"{title} minus the others, points", entries, note)
 
 
 def _settings_table(results: Results) -> Table:
@@ -329,14 +315,8 @@ def _settings_table(results: Results) -> Table:
             )
             text = "; ".join(f"{what} (x{n})" if n > 1 else what for what, n in counts.most_common())
             entries[dataset, method] = Entry(text)
-    return Table(
-        "settings",
-        "Settings chosen",
-        _header(plan),
-        _lines(plan, entries),
-        "By cross-validation in the training samples of each split; how often, over the splits.",
-        prose=True,
-    )
+    note = "By cross-validation in the training samples of each split; how often, over the splits."
+    return _by_method(plan, "settings", "Settings chosen", entries, note, prose=True)
 
 
 def _setting(value: Any) -> str:
