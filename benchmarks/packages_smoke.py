@@ -42,7 +42,7 @@ def fit_a_model():
     from sklearn.datasets import load_digits
 
     from ledl.datasets import few_shot_splits
-    from ledl.datasets._registry import registry
+    from ledl.datasets._load import registry
 
     assert len(registry()["caltech101"].target_names) > 100
     X, y = load_digits(return_X_y=True)
@@ -92,7 +92,6 @@ def onnx_files(model, X, y, network):
 def download(model, X, y, network):
     """From this machine, an archive as small as can be in place of the real one."""
     from ledl.datasets import _load
-    from ledl.datasets._registry import registry
 
     with tempfile.TemporaryDirectory() as folder:
         source, home = Path(folder) / "source", Path(folder) / "home"
@@ -102,7 +101,7 @@ def download(model, X, y, network):
         handler = partial(Quiet, directory=source)
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            entry = registry()["caltech101"]._replace(
+            entry = _load.registry()["caltech101"]._replace(
                 url=f"http://127.0.0.1:{server.server_port}/small.zip",
                 archive="small.zip",
                 archive_sha256=hashlib.sha256((source / "small.zip").read_bytes()).hexdigest(),

@@ -1,4 +1,4 @@
-"""LEDL's rules: accuracy and time of one fitted model read in four ways, at default settings but
+"""LEDL's rules: accuracy and time of one fitted model read in three ways, at default settings but
 for ridge_alpha=2**-3.
 
     python benchmarks/rules.py [DATASET ...]
@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from ledl import LEDLClassifier
 from ledl.datasets import few_shot_splits, load
 
-RULES = ("classifier", "residual", "regularized", "joint")
+RULES = ("classifier", "residual", "regularized")
 
 
 def samples(name):

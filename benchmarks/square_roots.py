@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from ledl.arrays import row_factorization
 from ledl.datasets import few_shot_splits, load
 from ledl.experiments import METHODS
-from ledl.experiments._cells import Cell, _folds
+from ledl.experiments._cells import folds
 
 memory = Memory(".cache/square_roots", verbose=0)
 
@@ -32,8 +32,8 @@ def accuracy(dataset, method, seed):
     samples = X[train] / np.linalg.norm(X[train], axis=1, keepdims=True)
     if len(train) < X.shape[1]:  # in their span: the same inner products in fewer features
         samples = row_factorization(samples)[0]
-    folds = _folds(Cell(dataset, method, seed), samples, y[train])
-    search = GridSearchCV(METHODS[method].make(seed=seed), dict(METHODS[method].grid), cv=folds, refit=False)
+    model, cv = METHODS[method].make(seed=seed), folds(y[train], 5, seed)
+    search = GridSearchCV(model, dict(METHODS[method].grid), cv=cv, refit=False)
     settings = search.fit(samples, y[train]).best_params_
     return METHODS[method].make(settings, seed).fit(X[train], y[train]).score(X[test], y[test])
 

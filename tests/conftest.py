@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledl.datasets._registry import registry
+from ledl.datasets._load import registry
 
 
 def pytest_runtest_setup(item):

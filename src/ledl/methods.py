@@ -59,7 +59,7 @@ class Method:
     chooses_for: str = ""
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
-        """What is chosen from.
+        """Return what is chosen from.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Method:
         return self.wide if select == "wide" and self.wide is not None else self.grid
 
     def covers(self, dataset: str) -> bool:
-        """Whether there are settings for a dataset.
+        """Return whether there are settings for a dataset.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Method:
         return self.fixed is None or dataset in self.fixed
 
     def make(self, settings: Settings | None = None, seed: int = 0) -> Any:
-        """The estimator, or a pipeline, at its defaults but for the settings.
+        """Return the estimator, or a pipeline, at its defaults but for the settings.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ def _ours(path: str, **params: Any) -> list[tuple[str, Settings]]:
 
 
 def _classic(path: str, *before: tuple[str, Settings], **params: Any) -> list[tuple[str, Settings]]:
-    """scikit-learn's own see what the others see: samples of norm 1."""
+    """Return steps of scikit-learn's own, which see what the others see: samples of norm 1."""
     return [("sklearn.preprocessing:Normalizer", {}), *before, (f"sklearn.{path}", params)]
 
 
@@ -148,7 +148,7 @@ _KSVD_GRID: dict[str, list[Any]] = {"n_nonzero_coefs": [5, 10, 20, 40], "label_w
 
 
 def _alphas(first: int, *, wide: bool = False) -> dict[str, list[float]]:
-    """Twelve powers of two from 2^first down, or, for a wide grid, of the square root of two."""
+    """Return twelve powers of two from 2^first down, or, for a wide grid, 24 of the square root of two."""
     return {"alpha": _powers(*(first - i / (1 + wide) for i in range(12 * (1 + wide))))}
 
 
@@ -227,26 +227,3 @@ _ALL = [
     ),
 ]
 METHODS = {method.name: method for method in _ALL}
-
-# The paper's table 1: classification rates in %.
-PAPER_TABLE = {
-    "yaleb": {"SRC": 79.1, "CRC": 79.2, "CSDL-SRC": 80.2, "LC-KSVD": 73.5, "LEDL": 81.3},
-    "pie": {"SRC": 73.7, "CRC": 73.3, "CSDL-SRC": 77.4, "LC-KSVD": 67.1, "LEDL": 77.7},
-    "ucmerced": {"SRC": 80.4, "CRC": 80.7, "CSDL-SRC": 80.5, "LC-KSVD": 79.4, "LEDL": 80.7},
-    "aid": {"SRC": 71.6, "CRC": 72.6, "CSDL-SRC": 71.6, "LC-KSVD": 70.2, "LEDL": 72.9},
-    "caltech101_pyramid": {"SRC": 89.4, "CRC": 89.4, "CSDL-SRC": 89.4, "LC-KSVD": 88.3, "LEDL": 90.1},
-    "usps": {"SRC": 78.4, "CRC": 77.9, "CSDL-SRC": 78.8, "LC-KSVD": 71.1, "LEDL": 81.1},
-}
-
-# In the order of the paper's table; Caltech101's second row is ours: the paper has the pyramid only.
-PAPER_DATASETS = ("yaleb", "pie", "ucmerced", "aid", "caltech101_pyramid", "caltech101", "usps")
-DATASET_TITLES = {
-    "digits": "digits",
-    "yaleb": "Extended YaleB",
-    "pie": "CMU PIE",
-    "ucmerced": "UC Merced",
-    "aid": "AID",
-    "caltech101_pyramid": "Caltech101, pyramid",
-    "caltech101": "Caltech101, pool5",
-    "usps": "USPS",
-}

@@ -37,24 +37,23 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "error": ("objective", {"linewidth": 2}),
 }
 OWN, OTHER = "#c2410c", "#64748b"  # told apart without colour vision, too: by lightness
-ADDS, TAKES = (
-    {"color": "#1467b3"},
-    {"color": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0},
-)
 
 
-def _new_axes(ax: Any, figsize: tuple[float, float]) -> Any:
-    if ax is not None:
-        return ax
-    return pyplot().subplots(figsize=figsize, layout="constrained")[1]
+def _new_axes(width: float, height: float) -> Any:
+    return pyplot().subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def _total(history: Array) -> Array:
-    """Of all classes, where each has a history of its own; one that has ended stays where it was."""
-    if history.ndim == 1:
-        return history
-    last = np.maximum.accumulate(np.where(np.isfinite(history), np.arange(len(history))[:, None], 0), axis=0)
-    return np.take_along_axis(history, last, axis=0).sum(axis=1)
+def _draw_tiles(ax: Any, rows: Sequence[Sequence[Array]], cmap: Any, darkest: float) -> None:
+    """Draw images of one size, values from `darkest` to 1, in rows, with a line between them and no frame."""
+    height, width = np.shape(rows[0][0])
+    mosaic = np.full((len(rows) * (height + 1) - 1, max(map(len, rows)) * (width + 1) - 1), np.nan)
+    for i, row in enumerate(rows):
+        for j, image in enumerate(row):
+            top, left = i * (height + 1), j * (width + 1)
+            mosaic[top : top + height, left : left + width] = image
+    ax.imshow(mosaic, cmap=cmap, vmin=darkest, vmax=1)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
 
 
 class ConvergenceDisplay:
@@ -89,7 +88,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, name: str | None = None) -> ConvergenceDisplay:
-        """Of a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin.
+        """Draw a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin.
 
         Parameters
         ----------
@@ -123,11 +122,16 @@ class ConvergenceDisplay:
         ConvergenceDisplay
             Itself.
         """
-        ax = self.ax_ = _new_axes(ax, (6.4, 4.2))
+        ax = self.ax_ = _new_axes(6.4, 4.2) if ax is None else ax
         self.figure_ = ax.figure
         for key, (label, style) in CURVES.items():
             if key in self.history:
-                values = _total(np.asarray(self.history[key], dtype=float))
+                values = np.asarray(self.history[key], dtype=float)
+                if values.ndim == 2:  # a column for each class: their sum, where one that has ended stays
+                    steps = np.where(np.isfinite(values), np.arange(len(values))[:, None], 0)
+                    values = np.take_along_axis(values, np.maximum.accumulate(steps, axis=0), axis=0).sum(
+                        axis=1
+                    )
                 known = np.flatnonzero(np.isfinite(values))
                 ax.plot(known + 1, values[known], label=label, **style)
         ax.set(xlabel="iteration", ylabel="objective", yscale="log", title=self.name)
@@ -186,7 +190,7 @@ class AtomsDisplay:
     def from_estimator(
         cls, estimator: Any, image_shape: tuple[int, int], *, ax: Any = None, **options: int
     ) -> AtomsDisplay:
-        """Of a fitted classifier with ``components_``; with a kernel there are none.
+        """Draw a fitted classifier with ``components_``; with a kernel there are none.
 
         Parameters
         ----------
@@ -222,39 +226,24 @@ class AtomsDisplay:
         AtomsDisplay
             Itself.
         """
-        mosaic, rows = self._mosaic()
-        ax = self.ax_ = _new_axes(ax, (6.4, 6.4 * mosaic.shape[0] / mosaic.shape[1]))
-        self.figure_ = ax.figure
-        ax.imshow(mosaic, cmap=_signed_grey(), vmin=-1, vmax=1)
-        height = self.image_shape[0] + 1
-        ax.set_yticks(np.arange(len(rows)) * height + height / 2 - 1, labels=rows, fontsize=7)
-        ax.set(xticks=[], title="")
-        ax.tick_params(length=0)
-        for side in ax.spines.values():
-            side.set_visible(False)
-        return self
+        from matplotlib.colors import LinearSegmentedColormap
 
-    def _mosaic(self) -> tuple[Array, list[str]]:
-        """One array for all, each atom scaled to its largest value, with a line between them."""
         classes = list(dict.fromkeys(self.atom_classes.tolist()))[: self.max_classes]
-        members = [np.flatnonzero(self.atom_classes == label)[: self.max_per_class] for label in classes]
-        height, width = self.image_shape
-        widest = max(map(len, members))
-        mosaic = np.full((len(classes) * (height + 1) - 1, widest * (width + 1) - 1), np.nan)
-        for row, indices in enumerate(members):
-            for column, index in enumerate(indices):
-                atom = self.atoms[index].reshape(self.image_shape)
-                top, left = row * (height + 1), column * (width + 1)
-                scaled = atom / max(np.abs(atom).max(), np.finfo(atom.dtype).tiny)
-                mosaic[top : top + height, left : left + width] = scaled
-        return mosaic, [str(label) for label in classes]
-
-
-def _signed_grey() -> Any:
-    """Pictures look as they do in grey; what is negative, as no picture is, is red."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("signed grey", ["#ff4d3d", "black", "white"])
+        rows = []
+        for label in classes:
+            atoms = self.atoms[self.atom_classes == label][: self.max_per_class]
+            largest = np.maximum(np.abs(atoms).max(axis=1, keepdims=True), np.finfo(atoms.dtype).tiny)
+            rows.append((atoms / largest).reshape(-1, *self.image_shape))
+        height, width = self.image_shape[0] + 1, self.image_shape[1] + 1
+        if ax is None:
+            ax = _new_axes(6.4, 6.4 * (len(rows) * height - 1) / (max(map(len, rows)) * width - 1))
+        self.ax_, self.figure_ = ax, ax.figure
+        # Pictures look as they do in grey; what is negative, as no picture is, is red.
+        signed_grey = LinearSegmentedColormap.from_list("signed grey", ["#ff4d3d", "black", "white"])
+        _draw_tiles(ax, rows, signed_grey, -1)
+        ax.set_yticks(np.arange(len(rows)) * height + height / 2 - 1, labels=map(str, classes), fontsize=7)
+        ax.set(xticks=[], title="")
+        return self
 
 
 class CodesDisplay:
@@ -292,7 +281,7 @@ class CodesDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Array, y: Array, *, axes: Any = None) -> CodesDisplay:
-        """Codes and labels that a fitted classifier gives to samples.
+        """Draw the codes and labels that a fitted classifier gives to samples.
 
         Parameters
         ----------
@@ -328,10 +317,8 @@ class CodesDisplay:
         """
         n = len(self.codes)
         if axes is None:
-            first = _new_axes(None, (6.4, 1.1 * n + 0.4))
-            figure = first.figure
-            first.remove()
-            axes = figure.subplots(n, sharex=True, squeeze=False)[:, 0]
+            size = {"figsize": (6.4, 1.1 * n + 0.4), "layout": "constrained"}
+            axes = pyplot().subplots(n, sharex=True, squeeze=False, **size)[1][:, 0]
         self.axes_, self.figure_ = axes, axes[0].figure
         order = np.argsort(self.atom_classes, kind="stable")
         places = np.arange(len(order))
@@ -342,16 +329,14 @@ class CodesDisplay:
             if own.any():
                 ax.axvspan(places[own].min() - 0.5, places[own].max() + 0.5, color=OWN, alpha=0.12, linewidth=0)
             ax.axhline(0, color="black", linewidth=0.5)
-            ax.set_title(self._title(i), fontsize=8, loc="left", pad=2)
+            title = f"class {self.y[i]}"
+            if self.predicted is not None:
+                verdict = "right" if self.predicted[i] == self.y[i] else "wrong"
+                title += f", taken for {self.predicted[i]} ({verdict})"
+            ax.set_title(title, fontsize=8, loc="left", pad=2)
             ax.tick_params(labelsize=7)
         axes[-1].set_xlabel("atom, sorted by class (shaded and orange: the sample's own class)", fontsize=8)
         return self
-
-    def _title(self, i: int) -> str:
-        if self.predicted is None:
-            return f"class {self.y[i]}"
-        verdict = "right" if self.predicted[i] == self.y[i] else "wrong"
-        return f"class {self.y[i]}, taken for {self.predicted[i]} ({verdict})"
 
 
 class AccuracyDisplay:
@@ -407,7 +392,7 @@ class AccuracyDisplay:
         AccuracyDisplay
             Itself.
         """
-        ax = self.ax_ = _new_axes(ax, (4.8, 3.6))
+        ax = self.ax_ = _new_axes(4.8, 3.6) if ax is None else ax
         self.figure_ = ax.figure
         markers = "osD^vP*X"
         for i, (name, accuracies) in enumerate(self.accuracies.items()):
@@ -455,7 +440,7 @@ class ExamplesDisplay:
 
     @classmethod
     def from_dataset(cls, dataset: Any, *, max_classes: int = 12, ax: Any = None) -> ExamplesDisplay:
-        """The first image of each of the first classes of what `ledl.datasets.load` gives.
+        """Draw the first image of each of the first classes of what `ledl.datasets.load` gives.
 
         Parameters
         ----------
@@ -491,16 +476,12 @@ class ExamplesDisplay:
             Itself.
         """
         n, height, width = self.images.shape
-        ax = self.ax_ = _new_axes(ax, (0.8 * n, 0.8 * height / width + 0.4))
+        ax = self.ax_ = _new_axes(0.8 * n, 0.8 * height / width + 0.4) if ax is None else ax
         self.figure_ = ax.figure
-        strip = np.full((height, n * (width + 1) - 1), np.nan)
-        for i, image in enumerate(self.images.astype(float)):
-            spread = max(image.max() - image.min(), 1e-12)
-            strip[:, i * (width + 1) : i * (width + 1) + width] = (image - image.min()) / spread
-        ax.imshow(strip, cmap="gray", vmin=0, vmax=1)
+        images = self.images.astype(float)
+        darkest, brightest = (extreme(images, axis=(1, 2), keepdims=True) for extreme in (np.min, np.max))
+        tiles = (images - darkest) / np.maximum(brightest - darkest, 1e-12)
+        _draw_tiles(ax, [tiles], "gray", 0)
         ax.set_xticks(np.arange(n) * (width + 1) + width / 2 - 0.5, labels=self.labels, fontsize=8)
         ax.set_yticks([])
-        ax.tick_params(length=0)
-        for side in ax.spines.values():
-            side.set_visible(False)
         return self

@@ -115,7 +115,7 @@ def test_a_method_that_chooses_tells_what_it_chose():
 )
 def test_folds_leave_out_as_many_samples_as_a_choice_needs(n_classes, n_per_class, expected):
     y = np.repeat(np.arange(n_classes), n_per_class)
-    folds = _cells._folds(Cell("digits", "crc", 0, n_per_class=n_per_class), y[:, None], y)
+    folds = _cells.folds(y, n_per_class, 0)
     assert len(folds) == expected
     held_out = np.concatenate([b for _, b in folds])
     assert len(np.unique(held_out)) == len(held_out)

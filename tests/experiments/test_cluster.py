@@ -18,18 +18,16 @@ import pytest
 import ledl
 from ledl.experiments import METHODS, Plan, reproduce
 from ledl.experiments import _cluster as on_cluster
-from ledl.experiments._cells import Cell, dataset_digest
-from ledl.experiments._cluster import Needs, WrongWorkerError, connected, run_here
-from ledl.experiments._reproduce import command
-from ledl.experiments._run import run_cells
-from ledl.experiments._store import Store
+from ledl.experiments._cells import Cell, Store, dataset_digest
+from ledl.experiments._cluster import WrongWorkerError, connected, run_here
+from ledl.experiments._reproduce import command, run_cells
 
 distributed = pytest.importorskip("distributed", reason="needs the extra dask")
 dask = pytest.importorskip("dask")
 
 PLAN = Plan(("digits",), ("crc", "ridge", "ledl"), "cv", n_per_class=3, n_splits=3)
 TIMES = ("fit_seconds", "predict_seconds")
-NOTHING = Needs({}, None)
+NO_DATA = {}  # is asked of the workers
 
 
 def table(folder):
@@ -98,7 +96,7 @@ def test_the_same_bit_for_bit_as_without_a_cluster(undisturbed, cluster, tmp_pat
 
 def test_a_scheduler_file_is_an_address_too(cluster, tmp_path):
     (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
-    with connected(str(tmp_path / "scheduler.json"), NOTHING) as workers:
+    with connected(str(tmp_path / "scheduler.json"), NO_DATA) as workers:
         assert workers.n == 2
 
 
@@ -137,7 +135,7 @@ def test_workers_that_are_killed_and_a_cluster_that_goes(undisturbed, tmp_path):
 
 def test_a_cell_that_no_worker_survives_is_named(cluster, client, tmp_path, monkeypatch):
     """As Dask tells it of a task that has killed as many workers as it bears."""
-    with connected(cluster.scheduler_address, NOTHING) as workers:
+    with connected(cluster.scheduler_address, NO_DATA) as workers:
         future = client.submit(_die_as_dask_says)
         done = workers._done(future, PLAN.cells()[0])
     assert done.result is None
@@ -193,8 +191,8 @@ def test_a_process_runs_one_cell_at_a_time_and_failures_are_told(one_process, tm
             now[0] -= 1
         raise ValueError(f"no {cell.method} today")
 
-    monkeypatch.setattr("ledl.experiments._run.run_cell", run_cell)
-    with connected(one_process, NOTHING) as workers:
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", run_cell)
+    with connected(one_process, NO_DATA) as workers:
         assert workers.n == 1
         ended = list(run_cells(PLAN.cells(), Store(tmp_path), workers=workers))
     assert most == [1]
@@ -206,27 +204,27 @@ def test_a_process_runs_one_cell_at_a_time_and_failures_are_told(one_process, tm
 def test_workers_that_come_later_are_looked_at_and_take_cells(tmp_path):
     with (
         local_cluster(n_workers=1, processes=False) as cluster,
-        connected(cluster.scheduler_address, NOTHING) as workers,
+        connected(cluster.scheduler_address, NO_DATA) as workers,
     ):
         cluster.scale(2)
         assert until(lambda: workers.welcome() or workers.n == 2)
         cluster.scale(1)
         assert until(lambda: workers.welcome() or workers.n == 1)
-        workers._needs = Needs({"digits": "0" * 64}, None)
+        workers._digests = {"digits": "0" * 64}
         cluster.scale(2)
         with pytest.raises(WrongWorkerError, match="its digits is not that of this machine"):
             until(lambda: workers.welcome() or workers.n == 2)
 
 
 def test_cells_go_to_workers_that_come_when_all_others_have_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: time.sleep(0.05) or {})
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", lambda cell, device: time.sleep(0.05) or {})
     kept = []
     monkeypatch.setattr(Store, "put", lambda store, identity, result: kept.append(identity))
     with (
         local_cluster(n_workers=1, processes=False) as cluster,
-        connected(cluster.scheduler_address, NOTHING) as workers,
+        connected(cluster.scheduler_address, NO_DATA) as workers,
     ):
-        for n_done, _ in enumerate(workers.run(PLAN.cells(), Store(tmp_path), None)):
+        for n_done, _ in enumerate(workers.run(PLAN.cells(), Store(tmp_path))):
             if n_done == 2:
                 cluster.scale(0)
                 assert until(lambda: not cluster.scheduler.workers)
@@ -238,19 +236,19 @@ def test_a_cluster_that_has_lost_all_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(on_cluster, "ALONE_SECONDS", 0.5)
     with (
         local_cluster(n_workers=1, processes=False) as cluster,
-        connected(cluster.scheduler_address, NOTHING) as workers,
+        connected(cluster.scheduler_address, NO_DATA) as workers,
     ):
         cluster.scale(0)
         with pytest.raises(ConnectionError, match=r"has had no worker for .*are kept: start workers"):
-            list(workers.run(PLAN.cells(), Store(tmp_path), None))
+            list(workers.run(PLAN.cells(), Store(tmp_path)))
 
 
 def test_other_data_on_a_worker(cluster):
     address = cluster.scheduler_address
     message = r"worker tcp://\S+ cannot be used: its digits is not that .* 000000000000 here.* Set LEDL_DATA"
-    with pytest.raises(WrongWorkerError, match=message), connected(address, Needs({"digits": "0" * 64}, None)):
+    with pytest.raises(WrongWorkerError, match=message), connected(address, {"digits": "0" * 64}):
         pass
-    with connected(address, Needs({"digits": dataset_digest("digits")}, None)) as workers:
+    with connected(address, {"digits": dataset_digest("digits")}) as workers:
         assert workers.n == 2
 
 
@@ -268,7 +266,7 @@ def test_no_data_on_a_worker(cluster, client, tmp_path):
     try:
         with (
             pytest.raises(WrongWorkerError, match=f"(?s){message}"),
-            connected(cluster.scheduler_address, Needs({"pie": ""}, None)),
+            connected(cluster.scheduler_address, {"pie": ""}),
         ):
             pass
     finally:
@@ -299,7 +297,7 @@ def test_no_ledl_on_a_worker(cluster, monkeypatch):
     monkeypatch.setattr(on_cluster.pkgutil, "resolve_name", json.loads)  # a function that finds no ledl, either
     with (
         pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ has no ledl \(.*, and this machine ledl 0"),
-        connected(cluster.scheduler_address, NOTHING),
+        connected(cluster.scheduler_address, NO_DATA),
     ):
         pass
 

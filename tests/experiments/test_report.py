@@ -56,7 +56,7 @@ def test_text_from_outside_cannot_become_markup(tmp_path, monkeypatch):
             raise ValueError("<script>alert(1)</script>")
         return run_cell(cell)
 
-    monkeypatch.setattr("ledl.experiments._run.run_cell", run)
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", run)
     plan = Plan(("digits",), ("crc", "ridge"), "defaults", n_splits=1)
     page = reproduce(plan, tmp_path, figures=False).report.read_text()
     assert "ValueError: &lt;script&gt;alert(1)" in page
@@ -64,7 +64,7 @@ def test_text_from_outside_cannot_become_markup(tmp_path, monkeypatch):
 
 
 def test_a_run_in_which_all_fails_has_no_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: 1 / 0)
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", lambda cell, device: 1 / 0)
     outcome = reproduce(Plan(("digits",), ("crc",), "defaults", n_splits=1), tmp_path, figures=False)
     assert outcome.report is None
     assert outcome.failures == ["digits, crc, split 0: ZeroDivisionError: division by zero"]

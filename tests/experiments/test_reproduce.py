@@ -13,9 +13,8 @@ import time
 import pytest
 
 from ledl.experiments import METHODS, Plan, reproduce
-from ledl.experiments._reproduce import check, command
-from ledl.experiments._run import Done, Progress, run_cells
-from ledl.experiments._store import Store
+from ledl.experiments._cells import Done, Store
+from ledl.experiments._reproduce import Progress, check, command, run_cells
 
 PLAN = Plan(("digits",), ("crc", "ridge", "ledl"), "cv", n_per_class=3, n_splits=3)
 TIMES = ("fit_seconds", "predict_seconds")
@@ -65,7 +64,7 @@ def test_the_same_bit_for_bit_for_any_number_of_jobs(undisturbed, tmp_path):
 def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
     folder, _ = undisturbed
     before = cell_files(folder)
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: pytest.fail("computed again"))
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", lambda cell, device: pytest.fail("computed again"))
     assert reproduce(PLAN, folder, figures=False).rows == undisturbed[1].rows
     assert cell_files(folder) == before
 
@@ -154,7 +153,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("ledl.experiments._run.run_cell", lambda cell, device: pytest.fail("worked"))
+    monkeypatch.setattr("ledl.experiments._cells.run_cell", lambda cell, device: pytest.fail("worked"))
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"out='.*file/sub' cannot be written to.*Choose another"):
         reproduce(PLAN, tmp_path / "file" / "sub", figures=False)

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from ledl.experiments._store import ABANDONED_AFTER, Store, environment, is_result
+from ledl.experiments._cells import ABANDONED_AFTER, Store, environment, is_result
 
 IDENTITY = {"dataset": "digits", "method": "crc", "seed": 3, "grid": {"alpha": (0.5, 1.0)}}
 
@@ -108,7 +108,7 @@ def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path):
     long_ago = old.stat().st_mtime - 2 * ABANDONED_AFTER
     for file in (old, *not_ours):
         os.utime(file, (long_ago, long_ago))
-    store.sweep()
+    store.prepare()
     assert (old.exists(), new.exists(), path.exists()) == (False, True, True)
     assert all(file.exists() for file in not_ours)
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from ledl.experiments import METHODS, PAPER_TABLE, Plan
+from ledl.experiments._cells import Cell
 from ledl.experiments._tables import (
     BEST,
     WITHIN_NOISE,
+    Results,
+    make_tables,
     mean_ranks,
     paired_test,
     summarise,
-    tables,
     to_csv,
     to_latex,
     to_markdown,
@@ -40,8 +42,16 @@ def run(accuracy):
     }  # fmt: skip
 
 
-RESULTS = {key: [run(accuracy) for accuracy in values] for key, values in ACCURACIES.items()}
-ROWS = summarise(PLAN, RESULTS)
+def results_of(plan, accuracies=ACCURACIES):
+    cells = {}
+    for (dataset, method), values in accuracies.items():
+        for seed, accuracy in enumerate(values):
+            cells[Cell(dataset, method, seed, plan.select, plan.n_per_class)] = run(accuracy)
+    return Results(plan, cells)
+
+
+RESULTS = results_of(PLAN)
+ROWS = summarise(RESULTS)
 BY_KEY = {(row.dataset, row.method): row for row in ROWS}
 
 
@@ -78,14 +88,14 @@ def test_differences_keep_their_sign():
     assert BY_KEY["yaleb", "src"].ledl_minus_this_mean == pytest.approx(-10.25)
     assert BY_KEY["usps", "crc"].ledl_minus_this_mean == pytest.approx(9.75)
     assert BY_KEY["usps", "ledl"].ledl_minus_this_mean is None
-    text = to_markdown(tables(PLAN, ROWS, RESULTS)[1])
+    text = to_markdown(make_tables(RESULTS, ROWS)[1])
     assert "-10.2 (p" in text
     assert "+9.8 (p" in text
 
 
 def test_a_method_without_all_datasets_has_no_rank():
-    results = {key: runs for key, runs in RESULTS.items() if key != ("yaleb", "crc")}
-    assert set(mean_ranks(PLAN, summarise(PLAN, results))) == {"src", "ledl"}
+    accuracies = {key: values for key, values in ACCURACIES.items() if key != ("yaleb", "crc")}
+    assert set(mean_ranks(PLAN, summarise(results_of(PLAN, accuracies)))) == {"src", "ledl"}
 
 
 def test_csv_gives_back_the_rows():
@@ -96,57 +106,58 @@ def test_csv_gives_back_the_rows():
 
 
 def test_markdown_is_a_table_of_equal_rows():
-    for table in tables(PLAN, ROWS, RESULTS):
+    for table in make_tables(RESULTS, ROWS):
         lines = [line for line in to_markdown(table).splitlines() if line.startswith("|")]
         assert len(lines) == len(table.rows) + 2
         assert {line.count("|") for line in lines} == {len(table.header) + 1}
-    assert "| LEDL | " in to_markdown(tables(PLAN, ROWS, RESULTS)[0])
+    assert "| LEDL | " in to_markdown(make_tables(RESULTS, ROWS)[0])
 
 
 def test_latex_has_equal_rows_and_no_bare_specials():
-    for table in tables(PLAN, ROWS, RESULTS):
+    for table in make_tables(RESULTS, ROWS):
         text = to_latex(table)
         body = [line for line in text.splitlines() if line.endswith("\\\\")]
         assert len(body) == len(table.rows) + 1
         assert {line.count("&") for line in body} == {len(table.header) - 1}
         assert not re.search(r"(?<!\\)[%#_~^]", text)
         assert text.count("{") == text.count("}")
-    assert r"\textbf{" in to_latex(tables(PLAN, ROWS, RESULTS)[0])
+    assert r"\textbf{" in to_latex(make_tables(RESULTS, ROWS)[0])
 
 
 def test_the_paper_is_quoted_for_its_own_protocol_only():
     plan = Plan(("usps",), ("src", "ledl"), n_per_class=3, n_splits=4)
-    rows = summarise(plan, RESULTS)
+    results = results_of(plan)
+    rows = summarise(results)
     assert {row.paper for row in rows} == {None}
-    assert "paper" not in tables(plan, rows, RESULTS)[0].note
+    assert "paper" not in make_tables(results, rows)[0].note
 
 
 def test_one_split_has_neither_spread_nor_test():
     plan = Plan(("usps",), ("src", "ledl"), n_splits=1)
-    results = {key: runs[:1] for key, runs in RESULTS.items()}
-    rows = summarise(plan, results)
+    results = results_of(plan)
+    rows = summarise(results)
     assert [row.accuracy_std for row in rows] == [None, None]
-    text = to_markdown(tables(plan, rows, results)[0])
+    text = to_markdown(make_tables(results, rows)[0])
     assert "One random split." in text
     assert "±" not in text
     assert "| SRC | **80.0 (78.4)** | +0.0 |" in text
 
 
 def test_weights_from_the_paper_are_neither_ranked_nor_marked():
-    results = {**RESULTS, ("usps", "ledl-paper"): [run(0.99)] * 4}
     plan = Plan(("usps",), ("src", "ledl-paper"), n_splits=4)
-    rows = summarise(plan, results)
+    rows = summarise(results_of(plan, {**ACCURACIES, ("usps", "ledl-paper"): [0.99] * 4}))
     assert [(row.method, row.mark, row.rank) for row in rows] == [("src", BEST, 1.0), ("ledl-paper", "", None)]
 
 
 def test_chosen_settings_are_counted():
-    table = tables(PLAN, ROWS, RESULTS)[-1]
+    table = make_tables(RESULTS, ROWS)[-1]
     assert table.name == "settings"
     assert table.rows[0][1].text == "alpha 2^-8 (x4)"
 
 
 def test_one_dataset_makes_one_table():
     plan = Plan(("usps",), ("src", "crc", "ledl"), "defaults", n_splits=4)
-    (table,) = tables(plan, summarise(plan, RESULTS), RESULTS)
+    results = results_of(plan)
+    (table,) = make_tables(results, summarise(results))
     assert len(table.header) == 4
     assert [row[0].text for row in table.rows] == [METHODS[m].title for m in plan.methods]

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from ledl.cli._console import INTERRUPTED, say
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
+from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 if TYPE_CHECKING:
     from ledl.experiments import Outcome, Plan, Progress

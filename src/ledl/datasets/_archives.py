@@ -9,8 +9,8 @@ import os
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
@@ -110,79 +110,70 @@ def extract(
 
 
 def _unpack(archive: Path, folder: Path, max_bytes: int) -> None:
+    """Unpack an archive into a new folder; raise ArchiveError if it is broken or would do harm."""
     folder.mkdir()
-    limit = _Limit(archive, folder.resolve(), max_bytes)
+    root, left = folder.resolve(), max_bytes
     try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as file:
-                _unpack_zip(file, limit)
-        else:
-            with _tar_stream(archive, max_bytes) as stream:
-                with tarfile.open(fileobj=stream, mode="r|") as file:
-                    _unpack_tar(file, limit)
-                while stream.read(2**20):  # to the end, where the checksum is
-                    pass
+        with closing(_members(archive, max_bytes)) as members:
+            for n_members, (name, content) in enumerate(members, start=1):
+                if n_members > MAX_FILES:
+                    raise _refusal(archive, f"it has more than {MAX_FILES:,} files")
+                path, windows = PurePosixPath(name.replace("\\", "/")), PureWindowsPath(name)
+                strange = (
+                    path.is_absolute() or ".." in path.parts or windows.drive or windows.root or ":" in name
+                )
+                if strange or not (root / path).resolve().is_relative_to(root):
+                    raise _refusal(archive, f"{name!r} would be written outside of its folder")
+                if content is None:
+                    continue
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                with content, (root / path).open("wb") as out:
+                    while chunk := content.read(2**20):  # it may be larger than it claims
+                        left -= len(chunk)
+                        if left < 0:
+                            raise _refusal(
+                                archive, f"it unpacks to more than the {max_bytes:,} bytes that are allowed"
+                            )
+                        out.write(chunk)
     except ArchiveError:
         raise
     except Exception as error:  # what broken archives raise is of many kinds
         raise ArchiveError(f"{archive} cannot be unpacked: {error}. Get it again.") from error
 
 
-def _unpack_zip(file: zipfile.ZipFile, limit: _Limit) -> None:
-    for member in file.infolist():
-        if (member.external_attr >> 28) == 0xA:
-            limit.refuse(f"{member.filename} is a link, which is not unpacked")
-        target = limit.place(member.filename)
-        if not member.is_dir():
-            with file.open(member) as stream:
-                limit.write(stream, target)
+def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, IO[bytes] | None]]:
+    """Yield the name and the content, None for a folder, of each member; links and devices are refused."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            for member in file.infolist():
+                if (member.external_attr >> 28) == 0xA:
+                    raise _refusal(archive, f"{member.filename} is a link, which is not unpacked")
+                yield member.filename, None if member.is_dir() else file.open(member)
+        return
+    with archive.open("rb") as plain:
+        start = plain.read(6)
+    decompress = next((o for magic, o in DECOMPRESSORS.items() if start.startswith(magic)), open)
+    with decompress(archive, "rb") as unbounded:
+        # Names and padding come on top of the contents.
+        stream: Any = _Bounded(unbounded, 2 * max_bytes + 2**24)
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for entry in tar:
+                if not (entry.isreg() or entry.isdir()):
+                    raise _refusal(archive, f"{entry.name} is a link or device, which is not unpacked")
+                yield entry.name, tar.extractfile(entry) if entry.isreg() else None
+        while stream.read(2**20):  # to the end, where the checksum is
+            pass
 
 
-def _unpack_tar(file: tarfile.TarFile, limit: _Limit) -> None:
-    for member in file:
-        if not (member.isreg() or member.isdir()):
-            limit.refuse(f"{member.name} is a link or device, which is not unpacked")
-        target = limit.place(member.name)
-        stream = file.extractfile(member) if member.isreg() else None
-        if stream is not None:
-            limit.write(stream, target)
-
-
-class _Limit:
-    """Where members may go, and how much they may be."""
-
-    def __init__(self, archive: Path, folder: Path, max_bytes: int) -> None:
-        self._archive, self._folder, self._max_bytes = archive, folder, max_bytes
-        self._n_files, self._left = 0, max_bytes
-
-    def refuse(self, reason: str) -> None:
-        raise ArchiveError(f"{self._archive}: {reason}. Get another copy.")
-
-    def place(self, name: str) -> Path:
-        self._n_files += 1
-        if self._n_files > MAX_FILES:
-            self.refuse(f"it has more than {MAX_FILES:,} files")
-        path, windows = PurePosixPath(name.replace("\\", "/")), PureWindowsPath(name)
-        if path.is_absolute() or ".." in path.parts or windows.drive or windows.root or ":" in name:
-            self.refuse(f"{name!r} would be written outside of its folder")
-        target = self._folder / path
-        if not target.resolve().is_relative_to(self._folder):
-            self.refuse(f"{name!r} would be written outside of its folder")
-        return target
-
-    def write(self, stream: IO[bytes], path: Path) -> None:
-        """Copy a member, which may be larger than it claims."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as out:
-            while chunk := stream.read(2**20):
-                self._left -= len(chunk)
-                if self._left < 0:
-                    self.refuse(f"it unpacks to more than the {self._max_bytes:,} bytes that are allowed")
-                out.write(chunk)
+def _refusal(archive: Path, reason: str) -> ArchiveError:
+    return ArchiveError(f"{archive}: {reason}. Get another copy.")
 
 
 class _Bounded:
-    """A stream that ends in an error rather than in a full memory: headers count too."""
+    """A stream that ends in an error rather than in a full memory: headers count too.
+
+    tarfile needs nothing of it but `read`.
+    """
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
         self._stream, self._left = stream, most
@@ -193,14 +184,3 @@ class _Bounded:
         data = self._stream.read(size)
         self._left -= len(data)
         return data
-
-
-@contextmanager
-def _tar_stream(archive: Path, max_bytes: int) -> Iterator[Any]:
-    """What tarfile reads from; all that it needs is `read`."""
-    with archive.open("rb") as file:
-        start = file.read(6)
-    opener = next((o for magic, o in DECOMPRESSORS.items() if start.startswith(magic)), None)
-    with opener(archive, "rb") if opener else archive.open("rb") as stream:
-        # Names and padding come on top of the contents.
-        yield _Bounded(stream, 2 * max_bytes + 2**24)

@@ -3,24 +3,81 @@
 from __future__ import annotations
 
 import os
+import tomllib
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits
+import sklearn.datasets
 from sklearn.utils import Bunch
 
-from ledl.datasets import _readers as readers
+from ledl.arrays import Array
 from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._folder import load_image_folder
-from ledl.datasets._registry import Entry, SourceFiles, registry
+from ledl.datasets._readers import READERS, Samples, as_usps
 from ledl.features import Preprocessing, ResNetFeatures
 from ledl.features._cache import content_key
 
 # The model that turns images of a dataset into features, in the folder of the data.
 MODEL = "resnet50_pool5.onnx"
+
+
+class SourceFiles(NamedTuple):
+    """One form in which a dataset may lie in a folder."""
+
+    kind: str
+    names: Sequence[str]
+    key: str = ""  # of the samples in an .npz file
+    sha256: Sequence[str] = ()  # empty if we never held the files
+    pyramid: bool = False
+
+
+class DatasetInfo(NamedTuple):
+    """What `registry.toml` says of a dataset."""
+
+    name: str
+    title: str
+    features: int
+    samples: int
+    classes: int
+    terms: str
+    citation: str
+    differs: str
+    ask: str
+    files: Sequence[SourceFiles]
+    target_names: Sequence[str] = ()
+    openml: str = ""
+    url: str = ""  # only where redistribution is allowed
+    archive: str = ""
+    archive_sha256: str = ""  # empty if we never held the archive
+    inner: str = ""  # an archive in the archive
+    only: str = ""  # the folder in it that is wanted
+
+    @property
+    def description(self) -> str:
+        """The text of ``DESCR``."""
+        return (
+            f"{self.title}\n\nSamples: {self.samples}, classes: {self.classes}.\nTerms: {self.terms}\n"
+            f"Source: {self.ask}\nCite: {self.citation}\nDiffers from the paper's: {self.differs}\n"
+        )
+
+
+@cache
+def registry() -> dict[str, DatasetInfo]:
+    """Return what is known of all datasets but scikit-learn's digits."""
+    here = files("ledl.datasets")
+    found = {}
+    for name, values in tomllib.loads((here / "registry.toml").read_text("utf-8")).items():
+        names = values.pop("target_names", ())
+        if isinstance(names, str):
+            names = (here / names).read_text("utf-8").split()
+        sources = [SourceFiles(**file) for file in values.pop("files")]
+        found[name] = DatasetInfo(name=name, files=sources, target_names=names, **values)
+    return found
 
 
 class Availability(NamedTuple):
@@ -48,7 +105,7 @@ class Availability(NamedTuple):
 
 
 def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> Bunch:
-    """One of the paper's datasets, or scikit-learn's digits.
+    """Return one of the paper's datasets, or scikit-learn's digits.
 
     Parameters
     ----------
@@ -79,37 +136,52 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     (1797, 64)
     """
     if name == "digits":
-        digits = load_digits()
-        names = [str(label) for label in digits.target_names]
+        digits = sklearn.datasets.load_digits()
         return Bunch(
             data=digits.data.astype(np.float32),
             target=digits.target.astype(np.int64),
-            target_names=names,
+            target_names=[str(label) for label in digits.target_names],
             images=digits.images,
             DESCR=digits.DESCR,
         )
-    entry = _entry(name)
-    home = data_folder(data_home)
-    source = _find(entry, home)
-    if source is None and download and entry.url:
-        _find_model(entry, home)  # without it images are of no use
-        _download(entry, home)
-        source = _find(entry, home)
-    if source is None and download and entry.openml:
-        samples = readers.read_openml(_fetch_openml(entry, home))
-        return _bunch(entry, readers.check_samples(samples, entry.features, entry.classes, "OpenML's USPS"))
-    if source is None:
-        raise FileNotFoundError(_where_to_get(entry, home))
-    if source.kind == "images":
-        return _from_images(entry, source, home)
-    paths = [home / file for file in source.names]
-    samples = READERS[source.kind](paths, source)
-    samples = readers.check_samples(samples, entry.features, entry.classes, str(paths[0]))
-    return _bunch(entry, samples, _provenance(paths, source))
+    if name not in registry():
+        raise ValueError(
+            f"There is no dataset {name!r}; the known ones are {', '.join(['digits', *registry()])}."
+        )
+    info, home = registry()[name], data_folder(data_home)
+    source = _find(info, home)
+    if source is None and download and info.url:
+        _find_model(info, home)  # without it images are of no use
+        _download(info, home)
+        source = _find(info, home)
+    if source is not None and source.kind == "images":
+        return _features_of_images(info, source, home)
+    description = info.description
+    if source is not None:
+        paths = [home / file for file in source.names]
+        where, (data, target, images) = str(paths[0]), READERS[source.kind](paths, source.key)
+        for path, known in zip(paths, source.sha256 or [""] * len(paths), strict=True):
+            digest = content_key(path)
+            other = "not the one we know" if known else "none known to compare with"
+            description += f"File: {path.name}, sha256 {digest} ({'as known' if digest == known else other}).\n"
+    elif download and info.openml:
+        where, (data, target, images) = "OpenML's USPS", _fetch_openml(info, home)
+    else:
+        raise FileNotFoundError(_where_to_get(info, home))
+    _check(data, target, info, where)
+    n_classes = int(target.max()) + 1
+    as_known = len(info.target_names) == n_classes
+    return Bunch(
+        data=data,
+        target=target.astype(np.int64),
+        target_names=list(info.target_names) if as_known else [str(j) for j in range(n_classes)],
+        **({} if images is None else {"images": images}),
+        DESCR=description,
+    )
 
 
 def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availability]:
-    """For each dataset whether it is here, can be downloaded, or must be asked for, and from whom.
+    """Return for each dataset whether it is here, can be downloaded, or must be asked for, and from whom.
 
     Parameters
     ----------
@@ -128,27 +200,26 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     """
     home = data_folder(data_home)
     found = [Availability("digits", "here", "comes with scikit-learn")]
-    for entry in registry().values():
-        source = _find(entry, home)
+    for info in registry().values():
+        source = _find(info, home)
         if source is not None and source.kind == "images" and not (home / MODEL).is_file():
+            status = "ask"
             detail = f"images are in {home / source.names[0]}, but features need {home / MODEL}"
-            found.append(Availability(entry.name, "ask", detail))
         elif source is not None:
-            found.append(Availability(entry.name, "here", ", ".join(str(home / file) for file in source.names)))
-        elif entry.url:
-            detail = f"{entry.url} (its checksum is not known to us; features need {MODEL} in {home})"
-            found.append(Availability(entry.name, "download", detail))
-        elif entry.openml:
-            found.append(
-                Availability(entry.name, "download", f"from OpenML, {entry.openml!r}; or: {entry.ask}")
-            )
+            status, detail = "here", ", ".join(str(home / file) for file in source.names)
+        elif info.url:
+            status = "download"
+            detail = f"{info.url} (its checksum is not known to us; features need {MODEL} in {home})"
+        elif info.openml:
+            status, detail = "download", f"from OpenML, {info.openml!r}; or: {info.ask}"
         else:
-            found.append(Availability(entry.name, "ask", entry.ask))
+            status, detail = "ask", info.ask
+        found.append(Availability(info.name, status, detail))
     return found
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """`data_home`, or else LEDL_DATA, or else the platform's cache folder for ledl."""
+    """Return `data_home`, or else LEDL_DATA, or else the platform's cache folder for ledl."""
     given = data_home or os.environ.get("LEDL_DATA")
     if given:
         return Path(given).expanduser()
@@ -159,71 +230,44 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ledl"
 
 
-READERS: dict[str, Callable[[list[Path], SourceFiles], readers.Samples]] = {
-    "npz": lambda paths, source: readers.read_npz(paths[0], source.key),
-    "faces_mat": lambda paths, source: readers.read_faces_mat(paths[0]),
-    "zip_train": lambda paths, source: readers.read_zip_train(paths),
-    "libsvm": lambda paths, source: readers.read_libsvm(paths),
-}
-
-
-def _entry(name: str) -> Entry:
-    if name not in registry():
-        known = ", ".join(["digits", *registry()])
-        raise ValueError(f"There is no dataset {name!r}; the known ones are {known}.")
-    return registry()[name]
-
-
-def _find(entry: Entry, home: Path) -> SourceFiles | None:
-    """The first form of the dataset that is there, whole."""
-    for source in entry.files:
+def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
+    """Return the first form of the dataset that is there, whole."""
+    for source in info.files:
         paths = [home / file for file in source.names]
         if all(path.is_dir() if source.kind == "images" else path.is_file() for path in paths):
             return source
     return None
 
 
-def _provenance(paths: list[Path], source: SourceFiles) -> str:
-    """Which files were read, and whether they are those that we know."""
-    lines = []
-    for path, known in zip(paths, source.sha256 or [""] * len(paths), strict=True):
-        digest = content_key(path)
-        judged = (
-            "as known" if digest == known else "not the one we know" if known else "none known to compare with"
-        )
-        lines.append(f"File: {path.name}, sha256 {digest} ({judged}).")
-    return "\n".join(lines) + "\n"
+def _check(data: Array, target: Array, info: DatasetInfo, where: str) -> None:
+    """Raise ValueError unless samples are finite, with the right features, and have labels 0, 1, ..."""
+    if not len(data) or data.shape[1] != info.features:
+        reason = f"samples of shape {data.shape}, but there are {info.features} features"
+    elif not np.isfinite(data).all():
+        reason = "NaN or infinite features"
+    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
+        reason = "labels that are not 0, 1, ..."
+    elif target.max() >= info.classes:
+        reason = f"the label {target.max()}, but there are {info.classes} classes"
+    else:
+        return
+    raise ValueError(f"{where} has {reason}. Make or get the file again.")
 
 
-def _bunch(entry: Entry, samples: readers.Samples, provenance: str = "") -> Bunch:
-    n_classes = int(samples.target.max()) + 1 if len(samples.target) else 0
-    names = (
-        list(entry.target_names) if len(entry.target_names) == n_classes else [str(j) for j in range(n_classes)]
-    )
-    images = {} if samples.images is None else {"images": samples.images}
-    return Bunch(
-        data=samples.data,
-        target=samples.target,
-        target_names=names,
-        **images,
-        DESCR=entry.description + provenance,
-    )
-
-
-def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
-    """Features of class folders of images, each computed once."""
-    model = _find_model(entry, home)
-    listing = load_image_folder(home / source.names[0], decode=False)
+def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> Bunch:
+    """Return the features of class folders of images, each computed once."""
+    model, folder = _find_model(info, home), home / source.names[0]
+    listing = load_image_folder(folder, decode=False)
     described = model.with_suffix(".json")
     preprocessing = Preprocessing.from_json(described.read_text("utf-8")) if described.is_file() else None
     extractor = ResNetFeatures(
         model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
     )
     data = extractor.fit_transform(listing.filenames)
-    if (len(data), len(listing.target_names)) != (entry.samples, entry.classes) and not source.pyramid:
+    if (len(data), len(listing.target_names)) != (info.samples, info.classes) and not source.pyramid:
         warnings.warn(
-            f"{home / source.names[0]} has {len(data)} images of {len(listing.target_names)} classes, but "
-            f"{entry.name!r} has {entry.samples} of {entry.classes}.",
+            f"{folder} has {len(data)} images of {len(listing.target_names)} classes, but {info.name!r} has "
+            f"{info.samples} of {info.classes}.",
             stacklevel=3,
         )
     return Bunch(
@@ -231,15 +275,15 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
         target=listing.target,
         target_names=listing.target_names,
         filenames=listing.filenames,
-        DESCR=f"{entry.description}Features: {extractor.identity_}, {extractor.preprocessing_.to_json()}\n",
+        DESCR=f"{info.description}Features: {extractor.identity_}, {extractor.preprocessing_.to_json()}\n",
     )
 
 
-def _find_model(entry: Entry, home: Path) -> Path:
+def _find_model(info: DatasetInfo, home: Path) -> Path:
     model = home / MODEL
     if not model.is_file():
         raise FileNotFoundError(
-            f"The images of {entry.name!r} need {model}, which makes features of them and is not there. Put an "
+            f"The images of {info.name!r} need {model}, which makes features of them and is not there. Put an "
             "ONNX file of ResNet-50 up to its last pooling there, and, unless it is the known one, its "
             f"preprocessing beside it as {model.with_suffix('.json').name} (docs/datasets.md); or extract "
             "features yourself with ledl.features.ResNetFeatures."
@@ -247,23 +291,23 @@ def _find_model(entry: Entry, home: Path) -> Path:
     return model
 
 
-def _download(entry: Entry, home: Path) -> None:
-    """The archive, by pooch, and its images; nothing under a final name before it is complete."""
+def _download(info: DatasetInfo, home: Path) -> None:
+    """Fetch the archive, by pooch, and unpack it; nothing has its final name before it is complete."""
     try:
         import pooch
     except ImportError as error:
         raise ImportError(
-            f"Downloading {entry.name!r} needs pooch: pip install 'ledl[download]'. Or "
-            f"{_where_to_get(entry, home)}"
+            f"Downloading {info.name!r} needs pooch: pip install 'ledl[download]'. Or "
+            f"{_where_to_get(info, home)}"
         ) from error
     home.mkdir(parents=True, exist_ok=True)
-    known = f"sha256:{entry.archive_sha256}" if entry.archive_sha256 else None
+    known = f"sha256:{info.archive_sha256}" if info.archive_sha256 else None
     try:
-        archive = Path(pooch.retrieve(entry.url, known_hash=known, fname=entry.archive, path=home))
+        archive = Path(pooch.retrieve(info.url, known_hash=known, fname=info.archive, path=home))
     except ValueError as error:  # what pooch raises for another checksum
-        raise ArchiveError(f"{entry.url} is not what it was: {error}. Nothing was kept.") from error
+        raise ArchiveError(f"{info.url} is not what it was: {error}. Nothing was kept.") from error
     except OSError as error:
-        raise FileNotFoundError(f"{_where_to_get(entry, home)} (Download: {error})") from error
+        raise FileNotFoundError(f"{_where_to_get(info, home)} (Download: {error})") from error
     if not known:
         warnings.warn(
             f"{archive} was downloaded, but its checksum is not known to us; compare sha256 "
@@ -271,25 +315,26 @@ def _download(entry: Entry, home: Path) -> None:
             stacklevel=3,
         )
     try:
-        extract(archive, home, entry.inner, only=entry.only)
+        extract(archive, home, info.inner, only=info.only)
     except ArchiveError:
         archive.unlink()  # or it would be taken for good the next time
         raise
 
 
-def _fetch_openml(entry: Entry, home: Path) -> Any:
-    from sklearn.datasets import fetch_openml
-
+def _fetch_openml(info: DatasetInfo, home: Path) -> Samples:
+    """Return OpenML's USPS: 256 values from -1 to 1, and labels "1" to "10"."""
+    options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
     try:
-        return fetch_openml(entry.openml, version="active", data_home=home, as_frame=False, parser="liac-arff")
+        found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
     except Exception as error:  # no network, no such dataset, a file that is not what it should be
-        raise FileNotFoundError(f"{_where_to_get(entry, home)} (OpenML: {error})") from error
+        raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
+    return as_usps(np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64) - 1)
 
 
-def _where_to_get(entry: Entry, home: Path) -> str:
-    forms = " or ".join(" and ".join(source.names) for source in entry.files)
+def _where_to_get(info: DatasetInfo, home: Path) -> str:
+    forms = " or ".join(" and ".join(source.names) for source in info.files)
     return (
-        f"The dataset {entry.name!r} is read from {forms} in {home}, but none is there. {entry.ask} Put the "
+        f"The dataset {info.name!r} is read from {forms} in {home}, but none is there. {info.ask} Put the "
         "files there, or set data_home or the environment variable LEDL_DATA to the folder that holds them. "
-        f"Terms: {entry.terms}"
+        f"Terms: {info.terms}"
     )

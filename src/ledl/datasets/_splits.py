@@ -18,7 +18,7 @@ from ledl.features._images import is_file
 def few_shot_splits(
     y: Array, *, n_per_class: int = 5, seeds: Iterable[int] = range(8)
 ) -> Iterator[tuple[Array, Array]]:
-    """Random splits with `n_per_class` training samples of each class, one split for each seed.
+    """Return random splits with `n_per_class` training samples of each class, one split for each seed.
 
     For each class in ascending order, its indices are permuted by ``np.random.default_rng(seed)``; the
     first `n_per_class` train, the rest test.
@@ -63,15 +63,15 @@ def few_shot_splits(
             f"{counts[scarcest]}. Use a smaller n_per_class, or leave the class out."
         )
     members = [np.flatnonzero(labels == j) for j in range(len(classes))]
+    return (_draw(members, n_per_class, seed) for seed in seeds)
 
-    def splits() -> Iterator[tuple[Array, Array]]:
-        for seed in seeds:
-            rng = np.random.default_rng(seed)
-            shuffled = [rng.permutation(indices) for indices in members]
-            train = np.concatenate([indices[:n_per_class] for indices in shuffled])
-            yield train, np.concatenate([indices[n_per_class:] for indices in shuffled])
 
-    return splits()
+def _draw(members: list[Array], n_per_class: int, seed: int) -> tuple[Array, Array]:
+    """Return the indices of training and of test samples, class after class."""
+    rng = np.random.default_rng(seed)
+    shuffled = [rng.permutation(indices) for indices in members]
+    train = np.concatenate([indices[:n_per_class] for indices in shuffled])
+    return train, np.concatenate([indices[n_per_class:] for indices in shuffled])
 
 
 class FewShotSplit:
@@ -102,7 +102,7 @@ class FewShotSplit:
         self.seeds = list(seeds)
 
     def split(self, X: Array, y: Array, groups: Array = None) -> Iterator[tuple[Array, Array]]:
-        """Indices of training and test samples, split by split.
+        """Yield the indices of training and test samples, split by split.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class FewShotSplit:
             yield train, test
 
     def get_n_splits(self, X: Array = None, y: Array = None, groups: Array = None) -> int:
-        """The number of splits.
+        """Return the number of splits.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class FewShotSplit:
 
 
 def n_shared_samples(X: Array, train: Array, test: Array) -> int:
-    """How many test samples are identical, feature by feature, to some training sample.
+    """Return how many test samples are identical, feature by feature, to some training sample.
 
     Parameters
     ----------
@@ -173,27 +173,29 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
 
 
 def _n_shared(identities: list[Any], train: Array, test: Array) -> int:
-    known = {identities[i] for i in train} if identities else set()
-    return sum(identities[i] in known for i in test) if identities else 0
+    if not identities:
+        return 0
+    known = {identities[i] for i in train}
+    return sum(identities[i] in known for i in test)
 
 
 def _identities(X: Any) -> list[Any]:
-    """For each sample what it has in common with those that are identical to it."""
+    """Return for each sample what it has in common with those that are identical to it, and with no other."""
     if X is None:
         return []
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     elif hasattr(X, "tocsr"):
         X = X.tocsr()
-    return [_identity(X[i]) for i in range(X.shape[0] if hasattr(X, "shape") else len(X))]
-
-
-def _identity(sample: Any) -> Any:
-    if hasattr(sample, "toarray"):
-        sample = sample.toarray()
-    if isinstance(sample, str | os.PathLike):
-        return content_key(sample) if is_file(sample) else os.fspath(sample)
-    array = np.ascontiguousarray(sample)
-    if array.dtype == object:
-        return tuple(array.reshape(-1).tolist())
-    return array.dtype.str, array.shape, array.tobytes()
+    found: list[Any] = []
+    for i in range(X.shape[0] if hasattr(X, "shape") else len(X)):
+        sample = X[i]
+        if hasattr(sample, "toarray"):
+            sample = sample.toarray()
+        if isinstance(sample, str | os.PathLike):
+            found.append(content_key(sample) if is_file(sample) else os.fspath(sample))
+        elif (array := np.ascontiguousarray(sample)).dtype == object:
+            found.append(tuple(array.reshape(-1).tolist()))
+        else:
+            found.append((array.dtype.str, array.shape, array.tobytes()))
+    return found

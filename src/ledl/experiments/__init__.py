@@ -1,6 +1,6 @@
 """The paper's experiments: methods, protocol, a store of finished cells, tables, figures, report.
 
-Names are resolved on first use: the command line's help needs the names of methods, not scikit-learn.
+What needs scikit-learn is imported on first use: the command line's help needs names only.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ledl.experiments._paper import DATASET_TITLES, PAPER_DATASETS, PAPER_TABLE
+from ledl.methods import METHODS, Method
+
 if TYPE_CHECKING:
-    from ledl.experiments._reproduce import Outcome, reproduce
-    from ledl.experiments._run import Plan, Progress
-    from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, PAPER_TABLE, Method
+    from ledl.experiments._cells import Plan
+    from ledl.experiments._reproduce import Outcome, Progress, reproduce
 
 __all__ = [
     "DATASET_TITLES",
@@ -25,17 +27,11 @@ __all__ = [
     "reproduce",
 ]
 
-_HOME = {
-    **dict.fromkeys(["DATASET_TITLES", "METHODS", "PAPER_DATASETS", "PAPER_TABLE", "Method"], "ledl.methods"),
-    **dict.fromkeys(["Outcome", "reproduce"], "ledl.experiments._reproduce"),
-    **dict.fromkeys(["Plan", "Progress"], "ledl.experiments._run"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'ledl.experiments' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module("ledl.experiments._reproduce"), name)
 
 
 def __dir__() -> list[str]:

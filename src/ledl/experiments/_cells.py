@@ -1,16 +1,27 @@
-"""One cell of the table: a method on one split of one dataset, from the choice of its settings to its score."""
+"""Cells of the table, each a method on one split of one dataset: which there are, how one is computed, and the
+store that keeps those that are finished.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import os
+import platform
+import re
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -20,12 +31,52 @@ from threadpoolctl import threadpool_limits
 import ledl
 from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
-from ledl.experiments._store import environment
+from ledl.files import write_atomically
 from ledl.methods import METHODS, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 
 # Labels at a looser duality gap are compared with those at the default on so many test samples.
 COMPARED_SAMPLES = 200
+
+# Figures over weights and over the number of samples: on those datasets whose convergence the paper shows,
+# and on digits; fewer splits than the table has.
+STUDIED = ("digits", "yaleb", "ucmerced", "caltech101_pyramid", "usps")
+STUDY_SPLITS = 3
+WEIGHT_VALUES = {
+    "label_weight": [2.0**e for e in (-9, -6, -3, 0, 2, 4)],
+    "code_weight": [2.0**e for e in (-17, -14, -11, -8, -5)],
+    "alpha": [2.0**e for e in (-10, -8, -7, -6, -5, -4, -3)],
+}
+SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
+SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
+
+PACKAGES = ("ledl", "numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
+# A temporary file that old belongs to nobody: its writer was killed.
+ABANDONED_AFTER = 24 * 3600.0
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and what tempfile adds
+
+
+@cache
+def load_dataset(name: str) -> Bunch:
+    """Return a dataset, read once in every process."""
+    return load(name)
+
+
+@cache
+def dataset_digest(name: str) -> str:
+    """Return the sha256 of samples and labels as they are used."""
+    dataset = load_dataset(name)
+    digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
+    digest.update(np.ascontiguousarray(dataset.target).data)
+    return digest.hexdigest()
+
+
+def split(dataset: str, n_per_class: int, seed: int) -> tuple[Array, Array]:
+    """Return the indices of training and test samples."""
+    return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
+
+
+# Which cells there are.
 
 
 @dataclass(frozen=True)
@@ -54,67 +105,208 @@ class Cell:
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides the result."""
-        method = METHODS[self.method]
-        settings = self.known_settings
-        choice = {
-            "grid": method.grid_for(self.select),
-            "folds": N_FOLDS,
-            "held_out": HELD_OUT_SAMPLES,
-            "in_span": method.isotropic,
-        }
+        method, settings = METHODS[self.method], self.known_settings
+        if settings is None or method.chooses_for:
+            settings = {
+                "grid": method.grid_for(self.select),
+                "folds": N_FOLDS,
+                "held_out": HELD_OUT_SAMPLES,
+                "in_span": method.isotropic,
+            }
         return {
             "ledl": ledl.__version__,
             "dataset": self.dataset,
             "data": dataset_digest(self.dataset),
             "method": self.method,
             "parameters": method.make(seed=self.seed).get_params(),
-            "settings": choice if settings is None or method.chooses_for else settings,
+            "settings": settings,
             "n_per_class": self.n_per_class,
             "seed": self.seed,
         }
 
 
-def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
-    """Choose settings on the training samples, fit, and predict all others; one BLAS thread throughout.
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared.
 
-    LEDL, SRC and CRC run on `device`, which is no part of the cell: it decides nothing but the time. The others
-    have small problems, one after the other, for which a device is no gain.
+    Parameters
+    ----------
+    datasets : tuple of str, default=("digits",)
+        Names that `ledl.datasets.load` knows.
+    methods : tuple of str
+        Names in `METHODS`; all of them unless said.
+    select : {"cv", "wide", "defaults"}, default="cv"
+        How settings are found: by cross-validation in the training samples, by the same among more of them,
+        or not at all.
+    n_per_class : int, default=5
+        Training samples of each class.
+    n_splits : int, default=8
+        Random splits, with the seeds 0, 1, ...
+
+    Examples
+    --------
+    >>> from ledl.experiments import Plan
+    >>> len(Plan(methods=("src", "ledl"), n_splits=3).cells())
+    6
     """
-    dataset = load_dataset(cell.dataset)
-    X, y = dataset.data, dataset.target
-    train, test = next(few_shot_splits(y, n_per_class=cell.n_per_class, seeds=[cell.seed]))
+
+    datasets: tuple[str, ...] = ("digits",)
+    methods: tuple[str, ...] = tuple(METHODS)
+    select: str = "cv"
+    n_per_class: int = 5
+    n_splits: int = 8
+
+    def cells(self) -> list[Cell]:
+        """Return the table's cells, split by split: after the first one knows what the others cost.
+
+        Returns
+        -------
+        list of Cell
+            A method on a split of a dataset each.
+        """
+        return [
+            Cell(dataset, method, seed, self.select, self.n_per_class)
+            for seed in range(self.n_splits)
+            for dataset in self.datasets
+            for method in self.methods
+            if METHODS[method].covers(dataset)
+        ]
+
+    @property
+    def studied(self) -> list[str]:
+        """The datasets whose figures need more than the table's cells."""
+        return [dataset for dataset in self.datasets if dataset in STUDIED]
+
+    def weight_cells(self, dataset: str, weight: str) -> list[list[Cell]]:
+        """Return LEDL's cells over one of its weights, the others at their defaults.
+
+        Parameters
+        ----------
+        dataset : str
+            Its name.
+        weight : {"label_weight", "code_weight", "alpha"}
+            The weight.
+
+        Returns
+        -------
+        list of lists of Cell
+            For each value of the weight the splits.
+        """
+        seeds = range(min(self.n_splits, STUDY_SPLITS))
+        return [
+            [Cell(dataset, "ledl", seed, "defaults", self.n_per_class, ((weight, value),)) for seed in seeds]
+            for value in WEIGHT_VALUES[weight]
+        ]
+
+    def sample_cells(self, dataset: str, method: str) -> list[list[Cell]]:
+        """Return the cells of a method at its defaults over the number of training samples.
+
+        Parameters
+        ----------
+        dataset, method : str
+            Their names.
+
+        Returns
+        -------
+        list of lists of Cell
+            For each number of samples that leaves some of each class to test the splits.
+        """
+        seeds = range(min(self.n_splits, STUDY_SPLITS))
+        fewest = np.bincount(load_dataset(dataset).target).min()
+        return [
+            [Cell(dataset, method, seed, "defaults", n) for seed in seeds]
+            for n in SAMPLES_PER_CLASS
+            if n < fewest
+        ]
+
+    def study_cells(self) -> list[Cell]:
+        """Return all cells that figures need beside the table's.
+
+        Returns
+        -------
+        list of Cell
+        """
+        groups = [
+            self.weight_cells(d, w) for d in self.studied for w in WEIGHT_VALUES if "ledl" in self.methods
+        ]
+        groups += [self.sample_cells(d, m) for d in self.studied for m in SAMPLED if m in self.methods]
+        return list(dict.fromkeys(cell for group in groups for cells in group for cell in cells))
+
+
+# How one is computed.
+
+
+class Done(NamedTuple):
+    """A cell that has ended: with a result, or with an error."""
+
+    cell: Cell
+    result: dict[str, Any] | None
+    error: str = ""
+
+
+def try_cell(cell: Cell, device: str | None) -> Done:
+    """Return the cell with its result and seconds, or with what went wrong."""
+    started = time.perf_counter()
+    try:
+        result = run_cell(cell, device)
+    except Exception as error:  # of one method on one dataset; the table can do without
+        return Done(cell, None, error=f"{type(error).__name__}: {error}")
+    result["seconds"] = time.perf_counter() - started
+    return Done(cell, result)
+
+
+def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
+    """Choose settings on the training samples, fit, predict all others, and return what is to be told of it.
+
+    One BLAS thread throughout. LEDL, SRC and CRC run on `device`, which is no part of the cell: it decides
+    nothing but the time. The others have small problems, one after the other, for which a device is no gain.
+    """
+    X, y = load_dataset(cell.dataset).data, load_dataset(cell.dataset).target
+    train, test = split(cell.dataset, cell.n_per_class, cell.seed)
+    told: dict[str, float] = {}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _warm_up(cell.method, device)
-        settings, choice = _settings(cell, X[train], y[train], device)
+        settings = cell.known_settings
+        if settings is None:
+            started = time.perf_counter()
+            search = _search(cell, X[train], y[train], device)
+            told["select_seconds"] = time.perf_counter() - started
+            settings, told["cv_accuracy"] = search.best_params_, float(search.best_score_)
         caught.clear()  # settings that were not chosen need not have converged
-        model = _make(cell, settings, device)
+        model = _make(cell.method, settings, cell.seed, device)
         started = time.perf_counter()
         model.fit(X[train], y[train])
-        fitted = time.perf_counter()
+        fit_seconds = time.perf_counter() - started
+        started = time.perf_counter()
         predicted = model.predict(X[test])
-        ended = time.perf_counter()
-        agreement = _agreement(model, settings, X[test], predicted)
-    fit_seconds = fitted - started
-    if isinstance(model, LEDLClassifierCV):
-        settings, choice, fit_seconds = _own_choice(model, fit_seconds)
+        predict_seconds = time.perf_counter() - started
+        if "transform_tol" in settings:  # codes have another gap: do they give the labels of the default's?
+            few = np.unique(np.linspace(0, len(test) - 1, COMPARED_SAMPLES).astype(int))
+            model.set_params(transform_tol=type(model)().transform_tol)
+            told["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
+    if isinstance(model, LEDLClassifierCV):  # it has chosen in `fit`
+        told["select_seconds"] = fit_seconds - model.refit_time_
+        told["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
+        settings, fit_seconds = model.best_params_, model.refit_time_
+    where = {"device": device} if device else {}
     return {
         "accuracy": float(np.mean(predicted == y[test])),
         "n_test": len(test),
         "n_shared": n_shared_samples(X, train, test),
         "settings": dict(settings),
-        **choice,
-        **agreement,
+        **told,
         "fit_seconds": fit_seconds,
-        "predict_seconds": ended - fitted,
+        "predict_seconds": predict_seconds,
         "warnings": sorted({warning.category.__name__ for warning in caught}),
         "predicted": predicted.tolist(),
-        "made_by": {**made_by(), **({"device": device} if device else {})},
+        # No part of the identity of a cell, but a mixture is to be told.
+        "made_by": {"commit": environment()["commit"], **environment()["versions"], **where},
     }
 
 
-def _make(cell: Cell, settings: Settings | None, device: str | None) -> Any:
-    model = METHODS[cell.method].make(settings, cell.seed)
+def _make(method: str, settings: Settings | None, seed: int, device: str | None) -> Any:
+    model = METHODS[method].make(settings, seed)
     has_device = isinstance(model, (*BATCHED, LEDLClassifierCV))
     return model.set_params(device=device) if has_device else model
 
@@ -123,75 +315,150 @@ def _make(cell: Cell, settings: Settings | None, device: str | None) -> Any:
 def _warm_up(method: str, device: str | None) -> None:
     """Compile before the clock runs: a small fit of each method in each process."""
     digits = load_dataset("digits")
-    model = _make(Cell("digits", method, 0), {}, device).fit(digits.data[:60], digits.target[:60])
+    model = _make(method, {}, 0, device).fit(digits.data[:60], digits.target[:60])
     model.predict(digits.data[60:120])
 
 
-@cache
-def made_by() -> dict[str, str]:
-    """Commit and versions: they are no part of the identity of a cell, but a mixture is to be told."""
-    found = environment()
-    return {"commit": found["commit"], **found["versions"]}
-
-
-def _settings(cell: Cell, X: Array, y: Array, device: str | None) -> tuple[Settings, dict[str, Any]]:
-    """The settings, and what is to be told of their choice."""
-    known = cell.known_settings
-    if known is not None:
-        return known, {}
+def _search(cell: Cell, X: Array, y: Array, device: str | None) -> Any:
+    """Return the search among the settings of the method's grid, by cross-validation in training samples."""
     method = METHODS[cell.method]
-    started = time.perf_counter()
     if method.isotropic and len(X) < X.shape[1]:
         # Coordinates in the span of all training samples: the same inner products, so the same scores, in
         # fewer features.
         X = row_factorization(X.astype(np.float64))[0].astype(X.dtype)
-    model, grid, folds = _make(cell, None, device), dict(method.grid_for(cell.select)), _folds(cell, X, y)
+    model, grid = _make(cell.method, None, cell.seed, device), dict(method.grid_for(cell.select))
+    cv = folds(y, cell.n_per_class, cell.seed)
     if isinstance(model, BATCHED):
-        search: Any = BatchedSearchCV(model, grid, cv=folds, refit=False)
-    else:
-        search = GridSearchCV(model, grid, cv=folds, refit=False, error_score="raise")
-    search.fit(X, y)
-    return search.best_params_, {
-        "select_seconds": time.perf_counter() - started,
-        "cv_accuracy": float(search.best_score_),
-    }
+        return BatchedSearchCV(model, grid, cv=cv, refit=False).fit(X, y)
+    return GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(X, y)
 
 
-def _own_choice(model: LEDLClassifierCV, seconds: float) -> tuple[Settings, dict[str, Any], float]:
-    """What a method that chooses in `fit` chose, what is to be told of it, and the seconds of the last fit."""
-    cv_accuracy = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
-    choice = {"select_seconds": seconds - model.refit_time_, "cv_accuracy": cv_accuracy}
-    return model.best_params_, choice, model.refit_time_
-
-
-def _folds(cell: Cell, X: Array, y: Array) -> list[tuple[Array, Array]]:
-    n_splits = min(N_FOLDS, cell.n_per_class)
+def folds(y: Array, n_per_class: int, seed: int) -> list[tuple[Array, Array]]:
+    """Return the folds of cross-validation: as many as leave out enough samples for a choice."""
+    n_splits = min(N_FOLDS, n_per_class)
     n_used = min(n_splits, math.ceil(HELD_OUT_SAMPLES * n_splits / len(y)))
-    folds = StratifiedKFold(n_splits, shuffle=True, random_state=cell.seed)
-    return list(islice(folds.split(X, y), n_used))
+    return list(islice(StratifiedKFold(n_splits, shuffle=True, random_state=seed).split(y, y), n_used))
 
 
-def _agreement(model: Any, settings: Settings, X: Array, predicted: Array) -> Mapping[str, float]:
-    """Where codes have another gap than the default's: the share of labels that the default's gives too."""
-    if "transform_tol" not in settings:
-        return {}
-    few = np.unique(np.linspace(0, len(X) - 1, COMPARED_SAMPLES).astype(int))
-    default = type(model)().transform_tol
-    labels = model.set_params(transform_tol=default).predict(X[few])
-    model.set_params(transform_tol=settings["transform_tol"])
-    return {"agreement": float(np.mean(labels == predicted[few]))}
+# Where finished ones are kept.
+
+
+class Store:
+    """A folder of finished cells: one small JSON file each, complete or not there.
+
+    A cell is known by `identity`, a mapping of all that decides its result; whatever changes the result must
+    change it. Any number of processes may read and write: a file appears under its name only when it is
+    complete, and two that compute the same cell write the same result.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what is known of that cell, or None; a file that is not what we wrote counts as none."""
+        try:
+            entry = json.loads(self._path(identity).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(entry, dict) or entry.get("identity") != as_json(identity):
+            return None
+        result = entry.get("result")
+        return result if is_result(result) else None
+
+    def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Keep a result, unless another process was faster."""
+        if self.get(identity) is None:
+            path = self._path(identity)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"identity": as_json(identity), "result": result}, allow_nan=False)
+            write_atomically(path, text.encode())
+
+    def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Write who ran what, when and where, into a file of its own for every start, and return it."""
+        started = datetime.now(UTC)
+        path = self.folder / "runs" / f"{started:%Y%m%dT%H%M%S.%f}-{os.getpid()}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"started": started.isoformat(timespec="seconds"), "options": options, **environment()}
+        write_atomically(path, json.dumps(record, indent=2).encode())
+        return record
+
+    def prepare(self) -> None:
+        """Make the folder, and remove what killed writers of cells left in it long ago.
+
+        Raise OSError if nothing can be written to it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
+        except OSError as error:
+            raise OSError(
+                f"out={str(self.folder)!r} cannot be written to: {error}. Choose another folder."
+            ) from error
+        for path in self.folder.glob("cells/*/.*"):
+            try:
+                old = time.time() - path.stat().st_mtime > ABANDONED_AFTER
+                if old and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
+            except OSError:  # somebody else was faster
+                continue
+
+    def _path(self, identity: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(as_json(identity), sort_keys=True).encode()).hexdigest()
+        return self.folder / "cells" / f"{identity['dataset']}-{identity['method']}" / f"{digest[:32]}.json"
+
+
+def as_json(identity: Mapping[str, Any]) -> Any:
+    """Return what JSON gives back: tuples are lists, and what JSON does not know is its description."""
+    return json.loads(json.dumps(identity, default=repr))
+
+
+def is_result(result: Any) -> bool:
+    """Return whether that is what `run_cell` gives: files may come from strangers, or be damaged."""
+    if not isinstance(result, dict):
+        return False
+    numbers = [result.get(name) for name in ("accuracy", "fit_seconds", "predict_seconds", "seconds")]
+    labels, warned, made_by = result.get("predicted"), result.get("warnings"), result.get("made_by", {})
+    return (
+        all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, result.get("agreement", 0.0)])
+        and result["accuracy"] <= 1
+        and all(type(result.get(name)) is int for name in ("n_test", "n_shared"))
+        and isinstance(labels, list)
+        and len(labels) == result["n_test"]
+        and all(type(label) is int for label in labels)
+        and isinstance(result.get("settings"), dict)
+        and isinstance(warned, list)
+        and isinstance(made_by, dict)
+        and all(isinstance(text, str) for text in [*warned, *made_by.values()])
+    )
 
 
 @cache
-def load_dataset(name: str) -> Bunch:
-    """Read once in every process."""
-    return load(name)
+def environment() -> dict[str, Any]:
+    """Return versions, machine, and the commit of the source tree that runs.
 
-
-@cache
-def dataset_digest(name: str) -> str:
-    """Of samples and labels as they are used."""
-    dataset = load_dataset(name)
-    digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
-    digest.update(np.ascontiguousarray(dataset.target).data)
-    return digest.hexdigest()
+    The commit ends in "+" for changes that are not committed, and is "" where there is none.
+    """
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    tree = str(Path(__file__).parents[1])
+    try:
+        head, changes = (
+            subprocess.run(
+                ["git", "-C", tree, *words], capture_output=True, text=True, check=True, timeout=10
+            ).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", tree])
+        )
+        commit = head + ("+" if changes else "")
+    except (OSError, subprocess.SubprocessError):
+        commit = ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        processor = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration, IndexError):
+        processor = platform.processor() or platform.machine()
+    machine = {"system": platform.platform(), "processor": processor, "cores": os.cpu_count()}
+    return {"versions": versions, "commit": commit, "machine": machine}

@@ -12,26 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import ledl
 from ledl.arrays import place
-from ledl.experiments._cells import Cell, dataset_digest
-from ledl.experiments._run import Done, run_one
-from ledl.experiments._store import Store, plain
+from ledl.experiments._cells import Cell, Done, Store, as_json, dataset_digest, try_cell
 
 # A worker has one of it, and a cell takes it. Two cells in threads of one process would share what belongs to
 # the process: the threads of BLAS, on which rounding depends, and the warnings that are told of a cell.
-PLACE = "ledl-cell"
+RESOURCE = "ledl-cell"
 AHEAD = 2  # cells sent for each worker: the one it computes, and the next
 CONNECT_SECONDS, FIRST_WORKER_SECONDS, POLL_SECONDS = 10.0, 20.0, 1.0
 ALONE_SECONDS = 60.0  # without any worker: they may be starting again, or may not
 
 
+class WrongWorkerError(ValueError):
+    """A worker that would give another result than this machine, or none."""
+
+
 def distributed() -> Any:
-    """The package, which is an extra."""
+    """Return the package, which is an extra."""
     try:
         return importlib.import_module("distributed")
     except ImportError as error:
@@ -41,24 +43,26 @@ def distributed() -> Any:
         ) from None
 
 
-class WrongWorkerError(ValueError):
-    """A worker that would give another result than this machine, or none."""
-
-
-class Needs(NamedTuple):
-    """What a worker must have: the data with these digests, and the device."""
-
-    digests: Mapping[str, str]
-    device: str | None
-
-
 @contextmanager
-def connected(address: str, needs: Needs) -> Iterator[Workers]:
-    """The workers of the cluster at that address, or in that scheduler file, when they have what is needed.
+def connected(address: str, digests: Mapping[str, str], device: str | None = None) -> Iterator[Workers]:
+    """Yield the workers of the cluster at that address, or in that scheduler file.
 
-    In the end, whatever ends it, the cluster is told to forget the cells that are left.
+    They must have the datasets with these digests, and the device. In the end, whatever ends it, the cluster is
+    told to forget the cells that are left.
     """
-    with _client(address) as client:
+    dask = distributed()
+    try:
+        # What is no address is found out here: a client that was begun for it would be hard to end.
+        is_file = Path(address).is_file()
+        given = {"scheduler_file": address} if is_file else {"address": dask.comm.resolve_address(address)}
+        opened = dask.Client(**given, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"dask={address!r} does not answer as the scheduler of a Dask cluster ({error}). Give the address "
+            "that 'dask scheduler' prints, such as tcp://192.168.0.1:8786, or the file it writes with "
+            "--scheduler-file."
+        ) from None
+    with opened as client:
         try:
             client.submit(os.getpid, pure=False).result(timeout=FIRST_WORKER_SECONDS)
         except TimeoutError:
@@ -66,24 +70,9 @@ def connected(address: str, needs: Needs) -> Iterator[Workers]:
                 f"dask={address!r} has a scheduler, but no worker answered in {FIRST_WORKER_SECONDS:.0f} s. "
                 "Start some: dask worker ADDRESS --nworkers 4 --nthreads 1"
             ) from None
-        workers = Workers(client, address, needs)
+        workers = Workers(client, address, digests, device)
         workers.welcome()
         yield workers
-
-
-def _client(address: str) -> Any:
-    dask = distributed()
-    try:
-        # What is no address is found out here: a client that was begun for it would be hard to end.
-        is_file = Path(address).is_file()
-        given = {"scheduler_file": address} if is_file else {"address": dask.comm.resolve_address(address)}
-        return dask.Client(**given, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ConnectionError(
-            f"dask={address!r} does not answer as the scheduler of a Dask cluster ({error}). Give the address "
-            "that 'dask scheduler' prints, such as tcp://192.168.0.1:8786, or the file it writes with "
-            "--scheduler-file."
-        ) from None
 
 
 class Workers:
@@ -95,8 +84,8 @@ class Workers:
         How many there were when they were last counted: so many cells are computed at once.
     """
 
-    def __init__(self, client: Any, address: str, needs: Needs) -> None:
-        self._client, self._address, self._needs = client, address, needs
+    def __init__(self, client: Any, address: str, digests: Mapping[str, str], device: str | None) -> None:
+        self._client, self._address, self._digests, self._device = client, address, digests, device
         self._welcomed: set[str] = set()
         self._last_seen = time.monotonic()
 
@@ -105,15 +94,16 @@ class Workers:
         return len(self._welcomed)
 
     def welcome(self) -> bool:
-        """Look at workers that have come, and give them a place for a cell; forget those that have gone.
+        """Look at workers that have come, and have them take cells; forget those that have gone.
 
-        Whether any have come.
+        Return whether any have come; raise WrongWorkerError if one of them is not fit.
         """
         try:
             here = set(self._client.nthreads())
             come = sorted(here - self._welcomed)
             self._welcomed &= here
-            self._welcomed |= self._looked_at(come) if come else set()
+            if come:
+                self._welcomed |= self._examine(come)
         except OSError as error:
             raise self._lost(error) from error
         if self._welcomed:
@@ -125,8 +115,8 @@ class Workers:
             )
         return bool(come)
 
-    def _looked_at(self, come: list[str]) -> set[str]:
-        """Those of them that are fit, all but those that are gone already; one that is not is an error."""
+    def _examine(self, come: list[str]) -> set[str]:
+        """Return those that are not gone already; raise WrongWorkerError if one is not fit."""
         versions = self._ask(come, pkgutil.resolve_name, "ledl:__version__")  # needs no ledl to be asked
         for worker, version in versions.items():
             if version != ledl.__version__:
@@ -135,31 +125,38 @@ class Workers:
                     f"The worker {worker} {there}, and this machine ledl {ledl.__version__}, so that results "
                     "could differ. Install the same on both, and start the worker again."
                 )
-        for worker, trouble in self._ask(list(versions), trouble_here, self._needs).items():
+        for worker, trouble in self._ask(list(versions), trouble_here, self._digests, self._device).items():
             if trouble:
                 raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
-        return set(self._ask(list(versions), give_place))
+        return set(self._ask(list(versions), take_cells))
 
     def _ask(self, workers: list[str], function: Any, *arguments: Any) -> dict[str, Any]:
-        """What a function gives on each of the workers, or its error; those that have died say nothing."""
+        """Return what a function gives on each worker, or its error; those that have died say nothing."""
         answers = self._client.run(function, *arguments, workers=workers, on_error="return")
         return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
 
-    def run(self, cells: Sequence[Cell], store: Store, device: str | None) -> Iterator[Done]:
-        """The cells as they end, each in the store by then; one whose worker dies is begun again elsewhere."""
+    def run(self, cells: Sequence[Cell], store: Store) -> Iterator[Done]:
+        """Yield the cells as they end, each in the store by then.
+
+        The cell of a worker that dies is begun again elsewhere.
+        """
         waiting, running = deque(cells), dict[Any, Cell]()
         while waiting or running:
             if self.welcome():
-                waiting.extendleft(self._taken_back(running))
+                waiting.extendleft(self._take_back(running))
             while waiting and len(running) < AHEAD * max(self.n, 1):
                 cell = waiting.popleft()
                 known = store.get(cell.identity)  # another run on the same store may have been faster
                 if known is not None:
                     yield Done(cell, known)
                     continue
-                options = {"pure": False, "resources": {PLACE: 1}}
-                running[self._client.submit(run_here, cell, cell.identity, device, **options)] = cell
-            for future in self._ended(list(running)):
+                options = {"pure": False, "resources": {RESOURCE: 1}}
+                running[self._client.submit(run_here, cell, cell.identity, self._device, **options)] = cell
+            if running:
+                # For a moment, no more, since workers may come meanwhile.
+                with self._client.as_current(), suppress(TimeoutError, CancelledError):
+                    distributed().wait(list(running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            for future in [future for future in running if future.done()]:
                 done = self._done(future, running[future])
                 if done is None:
                     continue
@@ -168,11 +165,11 @@ class Workers:
                     store.put(done.cell.identity, done.result)
                 yield done
 
-    def _taken_back(self, running: dict[Any, Cell]) -> list[Cell]:
-        """Cells that no worker has been given.
+    def _take_back(self, running: dict[Any, Cell]) -> list[Cell]:
+        """Remove and return the cells that no worker has been given.
 
-        They came to be so when there was no worker with a place. Dask looks at them again when a worker comes,
-        but not when one that has come is given a place.
+        They came to be so when no worker took cells. Dask looks at them again when a worker comes, but not when
+        one that has come begins to take cells.
         """
         try:
             given = {key for keys in self._client.processing().values() for key in keys}
@@ -183,15 +180,8 @@ class Workers:
             future.release()
         return [running.pop(future) for future in left]
 
-    def _ended(self, futures: list[Any]) -> list[Any]:
-        """Those that have; a moment is waited, no more, since workers may come meanwhile."""
-        if futures:
-            with self._client.as_current(), suppress(TimeoutError, CancelledError):
-                distributed().wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-        return [future for future in futures if future.done()]
-
     def _done(self, future: Any, cell: Cell) -> Done | None:
-        """How a cell has ended; None if its result was lost with a worker, and it is computed again."""
+        """Return how a cell has ended; None if its result was lost with a worker, and it is computed again."""
         try:
             done: Done = future.result(timeout=POLL_SECONDS)
         except TimeoutError:
@@ -213,30 +203,16 @@ class Workers:
         )
 
 
-def run_here(cell: Cell, identity: Mapping[str, Any], device: str | None) -> Done:
-    """A cell, on a worker: only if it is, in all that decides the result, the one that the client means."""
-    mine, asked = plain(cell.identity), plain(identity)
-    differing = [name for name in asked if mine.get(name) != asked[name]]
-    if differing:
-        raise WrongWorkerError(
-            f"The worker {distributed().get_worker().address} would run {cell.method} on {cell.dataset} with "
-            f"another {' and '.join(differing)} than this machine. Give both the same ledl and the same data, "
-            "and start the worker again."
-        )
-    return run_one(cell, device)
+# What runs on a worker.
 
 
-async def trouble_here(needs: Needs) -> str:
-    """What a worker lacks. Data are read beside the worker's loop, which has to answer meanwhile."""
-    return await asyncio.to_thread(_trouble, needs)
-
-
-def _trouble(needs: Needs) -> str:
+async def trouble_here(digests: Mapping[str, str], device: str | None) -> str:
+    """Return what the worker lacks, or "". All is tried beside its loop, which has to answer meanwhile."""
     folder = os.environ.get("LEDL_DATA")
     remedy = f"Set LEDL_DATA there, which is {folder!r}, to a folder with the same files, and start it again."
-    for dataset, digest in needs.digests.items():
+    for dataset, digest in digests.items():
         try:
-            found = dataset_digest(dataset)
+            found = await asyncio.to_thread(dataset_digest, dataset)
         except (OSError, ValueError, ImportError) as error:
             return f"it does not have the dataset {dataset} ({error}). {remedy}"
         if found != digest:
@@ -245,12 +221,25 @@ def _trouble(needs: Needs) -> str:
                 f"{remedy}"
             )
     try:
-        place(np.empty(0), needs.device)
+        await asyncio.to_thread(place, np.empty(0), device)
     except (ValueError, ImportError, RuntimeError) as error:
         return str(error)
     return ""
 
 
-async def give_place(dask_worker: Any) -> None:
-    """Have a worker take cells, one at a time."""
-    await dask_worker.set_resources(**{PLACE: 1})
+async def take_cells(dask_worker: Any) -> None:
+    """Have the worker take cells, one at a time."""
+    await dask_worker.set_resources(**{RESOURCE: 1})
+
+
+def run_here(cell: Cell, identity: Mapping[str, Any], device: str | None) -> Done:
+    """Return the cell, ended, if it is, in all that decides the result, the one that the client means."""
+    mine, asked = as_json(cell.identity), as_json(identity)
+    differing = [name for name in asked if mine.get(name) != asked[name]]
+    if differing:
+        raise WrongWorkerError(
+            f"The worker {distributed().get_worker().address} would run {cell.method} on {cell.dataset} with "
+            f"another {' and '.join(differing)} than this machine. Give both the same ledl and the same data, "
+            "and start the worker again."
+        )
+    return try_cell(cell, device)

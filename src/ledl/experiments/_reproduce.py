@@ -1,40 +1,41 @@
-"""The whole: cells, tables, figures, report."""
+"""The whole: cells in parallel, each kept as soon as it is done, then tables, figures, report."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shlex
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
 
 from ledl.arrays import place
 from ledl.datasets import available
-from ledl.experiments._cells import Cell, dataset_digest, load_dataset
-from ledl.experiments._claims import claims_table
-from ledl.experiments._figures import Picture, draw_all
-from ledl.experiments._report import remarks, write_page
-from ledl.experiments._run import Plan, Progress, run_cells
-from ledl.experiments._store import Store
+from ledl.experiments._cells import Cell, Done, Plan, Store, dataset_digest, load_dataset, try_cell
+from ledl.experiments._paper import DATASET_TITLES, PAPER_DATASETS
+from ledl.experiments._report import Picture, draw, find_remarks, write_page
 from ledl.experiments._tables import (
     Results,
     Row,
     Table,
+    claims_table,
+    make_tables,
     summarise,
-    tables,
     to_csv,
     to_latex,
     to_markdown,
 )
 from ledl.files import write_atomically
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
+from ledl.methods import METHODS
 
 if TYPE_CHECKING:
     from ledl.experiments._cluster import Workers
@@ -127,73 +128,77 @@ def reproduce(
     """
     check(plan, figures)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
-    with _places(n_jobs, dask, device, digests) as (n_jobs, workers):  # refused before anything is written
-        folder = _usable(out)
-        store = Store(folder)
+    folder, store, known, failures = Path(out), Store(out), {}, []
+    with ExitStack() as stack:  # what cannot be is refused before anything is written
+        workers = None
+        if dask is None:
+            place(np.empty(0), device)  # refuses one that is not there
+            n_jobs = effective_n_jobs(n_jobs)
+        elif n_jobs != 1:
+            raise ValueError(
+                f"n_jobs={n_jobs} is for processes of this machine, but dask={dask!r} gives the cells to the "
+                "cluster's workers, one at a time to each. Leave out one of the two."
+            )
+        else:
+            from ledl.experiments._cluster import connected
+
+            workers = stack.enter_context(connected(dask, digests, device))
+            n_jobs = workers.n
+        store.prepare()
         options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
         again = command(plan, out, n_jobs, figures, device, dask)
-        where = {"device": device, "dask": dask}
-        record = store.write_run_record({**options, **where, "command": again, "data": digests})
-        store.sweep()
-        known, failures = _run(plan, store, n_jobs, workers, device, figures, watch)
-    results = _complete(plan, known)
-    if not results:
+        record = store.write_run_record(
+            {**options, "device": device, "dask": dask, "command": again, "data": digests}
+        )
+        cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
+        progress = Progress(cells, n_jobs)
+        watch(progress)
+        for done in run_cells(cells, store, n_jobs, device, workers):
+            if done.result is not None:
+                known[done.cell] = done.result
+            else:
+                cell = done.cell
+                failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
+            progress.update(done)
+            progress.n_jobs = workers.n if workers else n_jobs
+            watch(progress)
+    failures.sort()
+    results = Results(plan, known)
+    if not results.runs:
         return Outcome([], [], [], [], failures, None)
-    rows = summarise(plan, results)
-    made = tables(plan, rows, results)
+    rows = summarise(results)
+    tables = make_tables(results, rows)
     tell("comparing with the paper's claims")
-    claims = claims_table(plan, results)
-    made = sorted([*made, *([claims] if claims else [])], key=lambda table: table.name == "settings")
-    _write(folder / "table.md", "\n".join(map(to_markdown, made)))
-    _write(folder / "table.tex", "\n".join(to_latex(table) for table in made if not table.prose))
-    _write(folder / "table.csv", to_csv(rows))
-    pictures: list[Picture] = []
+    claims = claims_table(results)
+    if claims is not None:
+        tables.append(claims)
+        tables.sort(key=lambda table: table.name == "settings")  # long: last
+    in_latex = "\n".join(to_latex(table) for table in tables if not table.prose)
+    write_atomically(folder / "table.md", "\n".join(map(to_markdown, tables)).encode())
+    write_atomically(folder / "table.tex", in_latex.encode())
+    write_atomically(folder / "table.csv", to_csv(rows).encode())
+    pictures = []
     if figures:
         tell("drawing figures")
-        pictures = draw_all(plan, results, known, folder / "figures", tell)
-    said = remarks(plan, results)
-    n_starts = len(list((folder / "runs").glob("*.json")))
-    _write(folder / "report.html", write_page(plan, made, pictures, said, failures, record, n_starts, again))
-    return Outcome(rows, made, pictures, said, failures, folder / "report.html")
-
-
-@contextmanager
-def _places(
-    n_jobs: int, dask: str | None, device: str | None, digests: Mapping[str, str]
-) -> Iterator[tuple[int, Workers | None]]:
-    """How many cells can run at once, and the workers of the cluster if one is given."""
-    if dask is None:
-        place(np.empty(0), device)  # refuses one that is not there
-        yield effective_n_jobs(n_jobs), None
-        return
-    if n_jobs != 1:
-        raise ValueError(
-            f"n_jobs={n_jobs} is for processes of this machine, but dask={dask!r} gives the cells to the "
-            "cluster's workers, one at a time to each. Leave out one of the two."
-        )
-    from ledl.experiments._cluster import Needs, connected
-
-    with connected(dask, Needs(digests, device)) as workers:
-        yield workers.n, workers
-
-
-def _usable(out: str | os.PathLike[str]) -> Path:
-    """A folder that can be written to, before any work is done for it."""
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        raise OSError(
-            f"out={os.fspath(out)!r} cannot be written to: {error}. Choose another folder."
-        ) from error
+        for picture in draw(results, folder / "figures"):
+            pictures.append(picture)
+            tell(picture.title)
+    remarks = find_remarks(results)
+    n_records = len(list((folder / "runs").glob("*.json")))
+    page = write_page(plan, tables, pictures, remarks, failures, record, n_records, again)
+    write_atomically(folder / "report.html", page.encode())
+    return Outcome(rows, tables, pictures, remarks, failures, folder / "report.html")
 
 
 def check(plan: Plan, figures: bool = False) -> None:
-    """Whether the plan can be carried out, before anything is."""
-    _known("method", plan.methods, METHODS)
-    _known("dataset", plan.datasets, DATASET_TITLES)
+    """Raise an error if the plan cannot be carried out, before anything is."""
+    both = [("method", plan.methods, list(METHODS)), ("dataset", plan.datasets, list(DATASET_TITLES))]
+    for what, names, known in both:
+        for name in names:
+            if name not in known:
+                raise ValueError(f"There is no {what} {name!r}; there are {', '.join(known)}.")
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"The {what}s are {list(names)}, but there must be at least one, and each once.")
     if plan.select not in ("cv", "wide", "defaults"):
         raise ValueError(f"select={plan.select!r} is not known: it is 'cv', 'wide' or 'defaults'.")
     if plan.n_splits < 1 or plan.n_per_class < 1:
@@ -214,15 +219,11 @@ def check(plan: Plan, figures: bool = False) -> None:
         raise ImportError(
             "Figures need matplotlib: pip install 'ledl[plots]'; or leave them out (--no-figures)."
         )
-    _check_data(plan)
-
-
-def _check_data(plan: Plan) -> None:
-    status = {entry.name: entry for entry in available()}
-    absent = [dataset for dataset in plan.datasets if status[dataset].status == "ask"]
+    entries = {entry.name: entry for entry in available()}
+    absent = [dataset for dataset in plan.datasets if entries[dataset].status == "ask"]
     if absent:
-        here = [dataset for dataset in plan.datasets if status[dataset].status == "here"]
-        details = "\n".join(f"  {dataset}: {status[dataset].detail}" for dataset in absent)
+        here = [dataset for dataset in plan.datasets if entries[dataset].status == "here"]
+        details = "\n".join(f"  {dataset}: {entries[dataset].detail}" for dataset in absent)
         rest = f"\nThe others are here: {' '.join(here)}." if here else ""
         raise FileNotFoundError(
             "These datasets are not here and cannot be downloaded (docs/datasets.md, LEDL_DATA):\n"
@@ -237,49 +238,6 @@ def _check_data(plan: Plan) -> None:
             )
 
 
-def _known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(f"There is no {what} {name!r}; there are {', '.join(known)}.")
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"The {what}s are {list(names)}, but there must be at least one, and each once.")
-
-
-def _run(
-    plan: Plan,
-    store: Store,
-    n_jobs: int,
-    workers: Workers | None,
-    device: str | None,
-    figures: bool,
-    watch: Callable[[Progress], None],
-) -> tuple[dict[Cell, dict[str, Any]], list[str]]:
-    """Results of all cells, and what went wrong."""
-    cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
-    progress = Progress(cells, n_jobs)
-    watch(progress)
-    known, failures = {}, []
-    for done in run_cells(cells, store, n_jobs, device, workers):
-        if done.result is not None:
-            known[done.cell] = done.result
-        else:
-            cell = done.cell
-            failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
-        progress.update(done)
-        progress.n_jobs = workers.n if workers else n_jobs
-        watch(progress)
-    return known, sorted(failures)
-
-
-def _complete(plan: Plan, known: Mapping[Cell, dict[str, Any]]) -> Results:
-    """Of those cells that have all their splits."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for cell in sorted(plan.cells(), key=lambda cell: cell.seed):
-        if cell in known:
-            found.setdefault((cell.dataset, cell.method), []).append(known[cell])
-    return {key: runs for key, runs in found.items() if len(runs) == plan.n_splits}
-
-
 def command(
     plan: Plan,
     out: str | os.PathLike[str],
@@ -288,7 +246,7 @@ def command(
     device: str | None = None,
     dask: str | None = None,
 ) -> str:
-    """What to type for the same again."""
+    """Return what to type for the same again."""
     words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
     if plan.methods != tuple(METHODS):
         words += ["--methods", ",".join(plan.methods)]
@@ -299,6 +257,120 @@ def command(
     return shlex.join(words)
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda file: file.write(text.encode()))
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    n_jobs: int = 1,
+    device: str | None = None,
+    workers: Workers | None = None,
+) -> Iterator[Done]:
+    """Yield every cell, those that the store knows first; the others as they end, in no order.
+
+    A process writes a cell to the store before it takes the next one; those of `workers`, the cluster's, are
+    written here. What fails is reported and does not stop the others.
+    """
+    missing = []
+    for cell in cells:
+        known = store.get(cell.identity)
+        if known is None:
+            missing.append(cell)
+        else:
+            yield Done(cell, known)
+    if workers is not None:
+        yield from workers.run(missing, store)
+        return
+    parent = os.getpid() if n_jobs > 1 else None
+    work = (delayed(_run_and_keep)(cell, store, parent, device) for cell in missing)
+    yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
+
+
+def _run_and_keep(cell: Cell, store: Store, parent: int | None, device: str | None) -> Done:
+    if parent == os.getppid():
+        _follow(parent)
+    known = store.get(cell.identity)  # another run on the same store may have been faster
+    if known is not None:
+        return Done(cell, known)
+    done = try_cell(cell, device)
+    if done.result is not None:
+        store.put(cell.identity, done.result)
+    return done
+
+
+@cache
+def _follow(parent: int) -> None:
+    """Have a worker leave Ctrl-C to its parent, which ends it, and end itself when the parent was killed.
+
+    joblib's workers would go on, and whoever reads the parent's output would wait for them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+class Progress:
+    """How far the cells are: counts, which are running, and an estimate of the time left.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        Those that are to be done, in their order.
+    n_jobs : int
+        How many run at once.
+
+    Attributes
+    ----------
+    n_jobs : int
+        As given; to be set anew where workers come and go.
+    n_cells, n_done : int
+        All of them, and those that have ended.
+
+    Examples
+    --------
+    >>> from ledl.experiments import Plan, Progress
+    >>> progress = Progress(Plan(n_splits=1, methods=("src", "crc")).cells(), n_jobs=1)
+    >>> progress.n_done, progress.n_cells, [cell.method for cell in progress.running]
+    (0, 2, ['src'])
+    """
+
+    def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
+        self._waiting = list(cells)
+        self.n_jobs = n_jobs
+        self._seconds: dict[Any, float] = {}
+        self.n_cells, self.n_done = len(self._waiting), 0
+
+    def update(self, done: Done) -> None:
+        """Take note of a cell that has ended.
+
+        Parameters
+        ----------
+        done : Done
+            The cell, with its result or its error.
+        """
+        self._waiting.remove(done.cell)
+        self.n_done += 1
+        if done.result is not None:
+            self._seconds[_kind(done.cell)] = done.result["seconds"]
+
+    @property
+    def running(self) -> list[Cell]:
+        """Cells are taken in order, so those that are running are the first that have not ended."""
+        return self._waiting[: self.n_jobs]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """A cell is taken to last as long as another of its kind did, or else as the mean."""
+        if not self._seconds:
+            return None
+        mean = sum(self._seconds.values()) / len(self._seconds)
+        cost = sum(self._seconds.get(_kind(cell), mean) for cell in self._waiting)
+        return cost / max(self.n_jobs, 1)
+
+
+def _kind(cell: Cell) -> tuple[Any, ...]:
+    """Return what decides how long a cell lasts."""
+    return cell.dataset, cell.method, cell.n_per_class, cell.known_settings is None
