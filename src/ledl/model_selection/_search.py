@@ -12,7 +12,6 @@ from numbers import Number
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
@@ -251,9 +250,15 @@ class BatchedSearchCV(GridSearchCV):
         judged = judge(models, candidates, folds)
         fitted = time.perf_counter()
         scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
-        seconds = np.array([fitted - started, time.perf_counter() - fitted]) / scores.size
+        fit_time, score_time = (fitted - started) / scores.size, (time.perf_counter() - fitted) / scores.size
+        times = {"fit_time": fit_time, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
-        self.cv_results_ = results(candidates, scores, *seconds)
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "One or more of the test scores"
+            )  # which were warned of, with reasons
+            found = [{"test_scores": score, **times} for score in scores.ravel()]
+            self.cv_results_ = self._format_results(candidates, len(folds), found)
         self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = candidates[self.best_index_]
@@ -319,34 +324,6 @@ def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> floa
     if not isinstance(found, Number) or isinstance(found, bool):
         raise ValueError(f"scoring must give a number, but gave {found!r}, a {type(found).__name__}.")
     return float(found)  # type: ignore[arg-type]
-
-
-def results(
-    candidates: list[dict[str, Any]], scores: Array, fit_time: float, score_time: float
-) -> dict[str, Any]:
-    """Return `cv_results_` of scores (n_candidates, n_splits) and mean times."""
-    n = len(candidates)
-    mean = scores.mean(axis=1)
-    found: dict[str, Any] = {
-        "mean_fit_time": np.full(n, fit_time),
-        "std_fit_time": np.zeros(n),
-        "mean_score_time": np.full(n, score_time),
-        "std_score_time": np.zeros(n),
-    }
-    for name in sorted({name for candidate in candidates for name in candidate}):
-        present = [candidate[name] for candidate in candidates if name in candidate]
-        numbers = all(isinstance(value, Number) for value in present)
-        dtype = np.result_type(*map(type, present)) if numbers else object
-        values: Any = np.ma.MaskedArray(np.zeros(n, dtype=dtype), mask=True)
-        for i, candidate in enumerate(candidates):
-            if name in candidate:
-                values[i] = candidate[name]
-        found[f"param_{name}"] = values
-    found["params"] = candidates
-    found |= {f"split{i}_test_score": column for i, column in enumerate(scores.T)}
-    # A candidate that failed comes last.
-    rank = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min").astype(np.int32)
-    return {**found, "mean_test_score": mean, "std_test_score": scores.std(axis=1), "rank_test_score": rank}
 
 
 def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
