@@ -14,13 +14,11 @@ from sklearn.utils import Bunch
 
 from ledl.datasets import _readers as readers
 from ledl.datasets._archives import ArchiveError, extract
-from ledl.datasets._folder import load_image_folder
 from ledl.datasets._registry import Entry, SourceFiles, registry
-from ledl.features import Preprocessing, ResNetFeatures
-from ledl.features._cache import content_key
+from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
 
-# The model that turns images of a dataset into features, in the folder of the data.
-MODEL = "resnet50_pool5.onnx"
+# The network that makes features of a dataset's images, in the folder of the data.
+NETWORK_FILE = "resnet50_pool5.onnx"
 
 
 class Availability(NamedTuple):
@@ -130,13 +128,13 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     found = [Availability("digits", "here", "comes with scikit-learn")]
     for entry in registry().values():
         source = _find(entry, home)
-        if source is not None and source.kind == "images" and not (home / MODEL).is_file():
-            detail = f"images are in {home / source.names[0]}, but features need {home / MODEL}"
+        if source is not None and source.kind == "images" and not (home / NETWORK_FILE).is_file():
+            detail = f"images are in {home / source.names[0]}, but features need {home / NETWORK_FILE}"
             found.append(Availability(entry.name, "ask", detail))
         elif source is not None:
             found.append(Availability(entry.name, "here", ", ".join(str(home / file) for file in source.names)))
         elif entry.url:
-            detail = f"{entry.url} (its checksum is not known to us; features need {MODEL} in {home})"
+            detail = f"{entry.url} (its checksum is not known to us; features need {NETWORK_FILE} in {home})"
             found.append(Availability(entry.name, "download", detail))
         elif entry.openml:
             found.append(
@@ -148,7 +146,24 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """`data_home`, or else LEDL_DATA, or else the platform's cache folder for ledl."""
+    """Return the folder that datasets are looked for in.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        As in `load`.
+
+    Returns
+    -------
+    Path
+        `data_home`, or else that of the environment variable LEDL_DATA, or else the platform's cache folder for
+        ledl.
+
+    Examples
+    --------
+    >>> data_folder("data").name
+    'data'
+    """
     given = data_home or os.environ.get("LEDL_DATA")
     if given:
         return Path(given).expanduser()
@@ -236,7 +251,7 @@ def _from_images(entry: Entry, source: SourceFiles, home: Path) -> Bunch:
 
 
 def _find_model(entry: Entry, home: Path) -> Path:
-    model = home / MODEL
+    model = home / NETWORK_FILE
     if not model.is_file():
         raise FileNotFoundError(
             f"The images of {entry.name!r} need {model}, which makes features of them and is not there. Put an "

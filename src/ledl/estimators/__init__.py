@@ -1,5 +1,6 @@
 """The estimators: parameters, validation and fitted attributes over the functions of `ledl.solvers`."""
 
+from ledl.estimators._base import DictionaryClassifier
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._csdl import CSDLClassifier
 from ledl.estimators._ksvd import KSVD
@@ -12,6 +13,7 @@ __all__ = [
     "CRCClassifier",
     "CSDLClassifier",
     "DKSVDClassifier",
+    "DictionaryClassifier",
     "LCKSVDClassifier",
     "LEDLClassifier",
     "SRCClassifier",

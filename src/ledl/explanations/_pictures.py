@@ -12,7 +12,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.explanations._explain import Explanation
-from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
+from ledl.images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
 
 Anchors: TypeAlias = Sequence[tuple[int, int, int]]
 
