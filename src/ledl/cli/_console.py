@@ -50,8 +50,7 @@ def check_out(out: Path, name: str) -> None:
     if not parent.is_dir():
         raise FileNotFoundError(f"There is no folder {parent} for {out.name}. Make it first.")
     try:
-        with tempfile.TemporaryFile(dir=parent):
-            pass
+        tempfile.TemporaryFile(dir=parent).close()
     except OSError as error:
         raise PermissionError(
             f"Nothing can be written to {parent}: {error.strerror}. Choose another."

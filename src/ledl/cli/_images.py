@@ -1,6 +1,6 @@
 """The commands on images and models of them: ``ledl fit``, ``predict``, ``explain``, ``info`` and ``datasets``.
 
-What computes is imported by the commands, so that help comes at once.
+What computes is imported by a command that runs, so that help comes at once.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ledl.cli._console import (
@@ -30,9 +28,6 @@ from ledl.cli._console import (
     warnings_told,
 )
 from ledl.methods import DATASET_TITLES, METHODS
-
-if TYPE_CHECKING:
-    from ledl.image_models import ImageModel, Prediction
 
 FIT_EXAMPLES = """
 [b]Examples[/b]
@@ -175,8 +170,9 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_told(console):
         check_out(out, "model.ledl")
-        from ledl.image_models import facts, fit_folder
-        from ledl.images import PixelFeatures, image_files
+        from ledl.cli import _work
+        from ledl.image_models import fit_folder
+        from ledl.images import image_files
         from ledl.persistence import save
 
         with warnings_told(console), bar(console, "features") as watch:
@@ -197,24 +193,10 @@ def fit(
             )
         save(trained.model, out, info=trained.record.as_info())
         tell_ignored(console, image_files([folder])[1])
-        record, people = trained.record, PipedConsole()
-        for name, text in facts(trained).items():
-            if name != "classes":
-                say(people, f"{name.capitalize() + ':':12s}{text}")
-        for name, reason in record.skipped:
-            say(people, f"{'Left out:':12s}{name}: {reason}", style="yellow")
-        say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-        n_same = len(record.sha256) - len(set(record.sha256))
-        if n_same:
-            say(
-                people,
-                f"{'Note:':12s}{n_same} images have the content of another, so the accuracy is too high.",
-            )
-        if features == "auto" and isinstance(trained.extractor, PixelFeatures):
-            say(people, f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).")
+        _work.show_trained(trained, out, is_auto=features == "auto")
         rest = f"{shlex.quote(str(folder))} --labels {shlex.quote(str(labels or 'folder'))}"
-        what = rest if record.per_class else "IMAGE..."
-        say(people, f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")
+        what = rest if per_class else "IMAGE..."
+        say(PipedConsole(), f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")
 
 
 def predict(
@@ -262,84 +244,39 @@ def predict(
             raise ValueError("--confusion and --mistakes need --labels: without the truth there are none.")
         if confusion is not None:
             check_out(confusion, "confusion.csv")
-        from ledl.cli import _answers
+        from ledl.cli import _work
         from ledl.image_models import REJECTED, open_image_model, predict_files, rejecter_for
 
         found = open_image_model(model, network=features)
         if reject is not None:
             rejecter_for(found, reject)
-        files, truths = images_of(console, paths, labels, found)
+        files, truths = _work.images_of(console, paths, labels, found)
         classes = [str(label) for label in found.parts.classifier.classes_]
-        counts: _answers.Counts = Counter()
+        counts: _work.Counts = Counter()
         unreadable: list[str] = []
         with bar(console, "images") as watch:
-            said = predict_files(found, files, reject=reject, watch=watch)
-
-            def answers() -> Iterator[tuple[Prediction, str | None]]:
-                """Count all answers, and yield those that are to be written."""
-                for one, truth in zip(said, truths, strict=True):
-                    if one.error:
-                        unreadable.append(one.error)
-                    else:
-                        counts[truth or "", one.label] += 1
-                    if one.error or one.label != truth or not mistakes:
-                        yield one, truth
-
+            said = zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True)
+            answers = _work.counted(said, counts, unreadable, mistakes=mistakes)
             if form is Format.csv:
                 has = {"has_truth": labels is not None, "has_p_value": reject is not None}
-                _answers.write_csv(answers(), top, **has)
+                _work.write_csv(answers, top, **has)
             elif form is Format.json:
-                _answers.write_json(answers(), top)
+                _work.write_json(answers, top)
             else:
                 widths = max(len(str(file)) for file in files), max(map(len, [*classes, REJECTED]))
-                _answers.write_lines(answers(), top, *widths)
+                _work.write_lines(answers, top, *widths)
         for reason in unreadable:
             say(console, f"Unreadable: {reason}", style="red")
         if unreadable:
             say(console, f"{len(unreadable)} of {len(files)} images could not be read.")
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout is a machine's otherwise
-            _answers.show_accuracy(people, counts, classes, can_reject=reject is not None)
-            _answers.show_confusions(people, counts, classes)
+            _work.show_accuracy(people, counts, classes, can_reject=reject is not None)
+            _work.show_confusions(people, counts, classes)
         if confusion is not None:
-            _answers.write_confusions(counts, classes, confusion)
+            _work.write_confusions(counts, classes, confusion)
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
-
-
-def images_of(
-    console: Console, paths: list[Path], labels: str | None, found: ImageModel
-) -> tuple[list[Path], list[str | None]]:
-    """Return the images to label, and the truth if it is known; then without those that were trained on."""
-    from ledl.image_models import trained_on
-    from ledl.images import image_files, load_image_folder, shown
-
-    truths: list[str | None]
-    if labels is None or labels == "folder":
-        files, others = image_files(paths)
-        tell_ignored(console, others)
-        truths = [shown(Path(os.path.abspath(file)).parent.name) if labels else None for file in files]
-    elif len(paths) == 1:
-        table = load_image_folder(paths[0], labels=labels, decode=False)
-        files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
-    else:
-        raise ValueError(f"--labels {labels} is a table for one folder, but {len(paths)} paths are given.")
-    if not files:
-        raise ValueError("There are no images to label. Give image files, or folders that hold some.")
-    if labels is None:
-        return files, truths
-    known = list(zip(found.record.files, found.record.sha256, strict=True))
-    if not known:
-        say(console, "The model does not say what it was trained on: accuracy may be too high.", style="yellow")
-    seen, n_copies = trained_on(known, files)
-    if all(seen):
-        raise ValueError("The model was trained on all of these images. Give others to judge it by.")
-    if any(seen):
-        say(console, f"Skipped {sum(seen)} images that the model was trained on.")
-    if n_copies:
-        say(console, f"Copies of training images among the others: {n_copies}. They count in the accuracy.")
-    kept = [i for i, is_seen in enumerate(seen) if not is_seen]
-    return [files[i] for i in kept], [truths[i] for i in kept]
 
 
 def explain(
@@ -409,14 +346,15 @@ def datasets(
                 "A dataset is written with both, a name and a folder: ledl datasets digits -o images."
             )
         if name is not None and out is not None:
-            n = write_images(name, out)
+            from ledl.cli import _work
+
+            n = _work.write_images(name, out)
             say(console, f"{n} images are in {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
             return
         from ledl.datasets import available, data_folder
 
-        shown = Table(box=None, padding=(0, 2, 0, 0))
-        for head in ("dataset", "status", "where"):
-            shown.add_column(head, overflow="fold")
+        heads = [Column(head, overflow="fold") for head in ("dataset", "status", "where")]
+        shown = Table(*heads, box=None, padding=(0, 2, 0, 0))
         styles = {"here": "green", "download": "cyan", "ask": "yellow"}
         for found in available():
             shown.add_row(Text(found.name), Text(found.status, styles[found.status]), Text(found.detail))
@@ -424,27 +362,3 @@ def datasets(
         named = os.environ.get("LEDL_DATA")
         by = "which LEDL_DATA names" if named else "unless the variable LEDL_DATA names another"
         say(console, f"Looked for in the folder {data_folder()}, {by}.", style="dim")
-
-
-def write_images(name: str, folder: Path) -> int:
-    """Write a dataset of pictures as a folder of images for each class, and return how many."""
-    import numpy as np
-
-    from ledl.datasets import load
-    from ledl.images import pillow, shown
-
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{shown(folder)} is there and not an empty folder. Choose another name.")
-    data = load(name)
-    if "images" not in data:
-        raise ValueError(
-            f"The dataset {name!r} holds features, not pictures. Those with pictures are digits, usps, yaleb "
-            "and pie."
-        )
-    low, high = data.images.min(), data.images.max()
-    pictures = np.round((data.images - low) * (255 / (high - low))).astype(np.uint8)
-    for j, label in enumerate(data.target_names):
-        (folder / str(label)).mkdir(parents=True)
-        for i in np.flatnonzero(data.target == j):
-            pillow().Image.fromarray(pictures[i]).save(folder / str(label) / f"{i:05d}.png")
-    return len(pictures)

@@ -37,9 +37,8 @@ class ImageModel(NamedTuple):
     record: Record
 
     @property
-    def extractor(self) -> PixelFeatures | ResNetFeatures:
-        first: PixelFeatures | ResNetFeatures = self.parts.transformers[0]
-        return first
+    def extractor(self) -> Any:  # PixelFeatures or ResNetFeatures
+        return self.parts.transformers[0]
 
 
 def image_model(model: Any, record: Record) -> ImageModel | None:
@@ -121,8 +120,8 @@ def predict_files(
         for i, path in enumerate(paths[chunk]):
             name = shown(path)
             if not good[i]:
-                broken = f"{name} has features that are no numbers: the network may be broken."
-                yield Prediction(name, error=reasons.get(name, broken))
+                no_numbers = f"{name} has features that are no numbers: the network may be broken."
+                yield Prediction(name, error=reasons.get(name, no_numbers))
                 continue
             order = np.argsort(-scores[i], kind="stable")
             ranking = tuple((classes[j], float(scores[i, j])) for j in order)

@@ -7,9 +7,10 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
@@ -77,49 +78,33 @@ def fit_folder(
             f"{len(files)} images are many to choose settings by; --method {METHODS[method].chooses_for} "
             "trains once, at the defaults."
         )
-    candidates = [make_candidate(e, files, names[target], method, select, seed, watch) for e in extractors]
-    best = max(candidates, key=lambda candidate: candidate.accuracy or 0)
-    is_chosen = len(candidates) > 1 and best.accuracy is not None
+    candidates = [fit_files(e, files, names[target], method, select, seed, watch) for e in extractors]
+    best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
+    is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
     if is_chosen:
-        told = ", ".join(f"{describe(c.extractor)} {100 * (c.accuracy or 0):.1f} %" for c in candidates)
-        tell(f"Features by cross-validation: {told}.")
-    used = [files[i] for i in best.kept]
-    record = Record(
+        rates = [f"{describe(c.extractor)} {100 * (c.record.cv_accuracy or 0):.1f} %" for c in candidates]
+        tell(f"Features by cross-validation: {', '.join(rates)}.")
+    used = best.record.files
+    record = replace(
+        best.record,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        method=method,
-        settings=best.settings,
-        select=select,
         chosen_features=is_chosen,
         per_class=per_class,
-        seed=seed,
-        cv_accuracy=best.accuracy,
-        cv_folds=best.n_folds,
         files=[relative_name(file) for file in used],
         sha256=[content_key(file) for file in used],
-        labels=names[target[best.kept]].tolist(),
-        skipped=[[relative_name(name), reason] for name, reason in best.skipped.items()],
+        skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
         thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
     )
-    model = Pipeline([("features", best.extractor), ("classifier", best.classifier)])
-    return ImageModel(model, parts_of(model), record)
+    return best._replace(record=record)
 
 
-class Candidate(NamedTuple):
-    """A classifier over one kind of features."""
-
-    extractor: Any
-    classifier: Any
-    settings: dict[str, Any]
-    accuracy: float | None  # in cross-validation; None where a class has one image
-    n_folds: int
-    kept: Array  # numbers of the images that could be read
-    skipped: dict[str, str]  # names and reasons of the others
-
-
-def make_candidate(
+def fit_files(
     extractor: Any, files: Sequence[str], labels: Array, method: str, select: str, seed: int, watch: Watch
-) -> Candidate:
-    """Make features of the images, choose settings if so asked, and fit a classifier on all of them."""
+) -> ImageModel:
+    """Make features of images, choose settings if so asked, and return the classifier that is fitted on them.
+
+    Its record has the accuracy in cross-validation, and the paths of the images that could be read.
+    """
     parts: list[Array] = []
     skipped: dict[str, str] = {}
     extractor.fit()
@@ -154,8 +139,19 @@ def make_candidate(
         else:
             found = cross_val_predict(model, X, y, cv=StratifiedKFold(n_folds)) if n_folds > 1 else None
             model.fit(X, y)
-    accuracy = None if found is None else float(np.mean(found == y))
-    return Candidate(extractor, model, settings, accuracy, n_folds, kept, skipped)
+    record = Record(
+        method=method,
+        settings=settings,
+        select=select,
+        seed=seed,
+        cv_accuracy=None if found is None else float(np.mean(found == y)),
+        cv_folds=n_folds,
+        files=[files[i] for i in kept.tolist()],
+        labels=y.tolist(),
+        skipped=[[name, reason] for name, reason in skipped.items()],
+    )
+    pipeline = Pipeline([("features", extractor), ("classifier", model)])
+    return ImageModel(pipeline, parts_of(pipeline), record)
 
 
 def search(method: str, X: Array, y: Array, n_folds: int, seed: int) -> dict[str, Any]:

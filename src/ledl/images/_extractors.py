@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -322,28 +322,29 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.skipped_ = skipped = Skipped()
         prepare_one = partial(self._prepare, preprocessing=preprocessing, cache=cache)
 
-        def prepare(batch: slice) -> list[_Prepared | None]:
+        def prepare(batch: slice) -> list[Any]:
             return try_each(sources[batch], prepare_one, self.on_error, skipped, batch.start)
 
         size = max(self.batch_size // (6 if self.pyramid else 1), 1)
-        batches: Iterable[slice] = [slice(i, i + size) for i in range(0, len(sources), size)]
+        batches = [slice(i, i + size) for i in range(0, len(sources), size)]
+        watched: Iterable[slice] = batches
         if self.progress:
             try:
                 from rich.progress import track
             except ImportError as error:
                 raise ImportError("progress=True needs rich: pip install 'ledl[progress]'.") from error
-            batches = track(batches, description="features")
+            watched = track(batches, description="features")
         features: Array = None
-        for batch, prepared in _computed_ahead(prepare, batches):
-            good = {i: image for i, image in enumerate(prepared, batch.start) if image is not None}
-            rows = {i: image.features for i, image in good.items()}
-            new = [i for i, row in rows.items() if row is None]
+        for batch, prepared in zip(batches, _computed_ahead(prepare, watched), strict=True):
+            good = [(i, *image) for i, image in enumerate(prepared, batch.start) if image is not None]
+            rows = {i: row for i, _, row, _ in good}
+            new = [(i, key, inputs) for i, key, row, inputs in good if row is None]
             if new:
-                made = network(np.concatenate([good[i].inputs for i in new])).astype(np.float32, copy=False)
-                for i, row in zip(new, made.reshape(len(new), -1), strict=True):
+                made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32, copy=False)
+                for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
                     rows[i] = row
                     if cache is not None:
-                        cache.put(good[i].key, row)
+                        cache.put(key, row)
             for i, row in rows.items():
                 if features is None:
                     features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
@@ -353,18 +354,21 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _prepare(
         self, source: Source, *, preprocessing: Preprocessing, cache: FeatureCache | None
-    ) -> _Prepared:
-        """Return the features of an image if the cache has them, or else what the network is to see."""
+    ) -> tuple[str, Array | None, Array | None]:
+        """Return the key of an image in the cache, its features if they are there, else the network's input.
+
+        The input is (1, 3, size, size), or (6, 3, size, size) for a pyramid.
+        """
         key = ""
         if cache is not None:
             with suppress(OSError, ImageError):  # decoding will say why
                 key = content_key(source)
                 features = cache.get(key)
                 if features is not None:
-                    return _Prepared(key, features, None)
+                    return key, features, None
         image = read_image(source, "RGB", max_pixels=self.max_pixels)
         parts = pyramid_parts(image) if self.pyramid else [image]
-        return _Prepared(key, None, np.stack([preprocessing(part) for part in parts]))
+        return key, None, np.stack([preprocessing(part) for part in parts])
 
     def _loaded_network(self) -> tuple[Network, Preprocessing]:
         """Return the network, loaded once, and its preprocessing; refuse others than those of `fit`."""
@@ -424,25 +428,16 @@ def pyramid_parts(image: Any) -> list[Any]:
     return [image, *(image.crop((x, y, x + width, y + height)) for x, y in corners)]
 
 
-class _Prepared(NamedTuple):
-    """An image on its way: its key in the cache, and its features or the network's input."""
-
-    key: str
-    features: Array | None
-    inputs: Array | None  # (1, 3, size, size), or (6, 3, size, size) for a pyramid
-
-
-def _computed_ahead(work: Callable[[slice], Any], items: Iterable[slice]) -> Iterator[tuple[slice, Any]]:
-    """Yield each item with what `work` makes of it in a thread, a few items ahead of who asks."""
+def _computed_ahead(work: Callable[[slice], Any], items: Iterable[slice]) -> Iterator[Any]:
+    """Yield what `work` makes of each item in a thread, a few items ahead of who asks."""
     with ThreadPoolExecutor(1) as pool:
-        waiting: deque[tuple[slice, Future[Any]]] = deque()
+        waiting: deque[Future[Any]] = deque()
         for item in items:
-            waiting.append((item, pool.submit(work, item)))
+            waiting.append(pool.submit(work, item))
             if len(waiting) > AHEAD:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for item, future in waiting:
-            yield item, future.result()
+                yield waiting.popleft().result()
+        for future in waiting:
+            yield future.result()
 
 
 class FeatureCache:

@@ -98,7 +98,11 @@ def load_image_folder(
         raise FileNotFoundError(
             f"There is no folder {shown(root.absolute())}. Give the one that holds the images."
         )
-    files, target, names = _from_folders(root) if labels is None else _from_table(root, Path(labels))
+    by_file = _labels_from_folders(root) if labels is None else _labels_from_table(root, Path(labels))
+    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
+    names = sorted(set(by_file.values()))
+    numbers = {name: j for j, name in enumerate(names)}
+    target = np.array([numbers[by_file[file]] for file in files], dtype=np.int64)
     skipped = Skipped()
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
@@ -164,8 +168,8 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return found, others
 
 
-def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
-    """Return files, their labels as numbers, and the names of these, from a folder for each class."""
+def _labels_from_folders(root: Path) -> dict[Path, str]:
+    """Return the images in the folders of a folder, each with its folder's name."""
     folders = sorted(
         (p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name
     )
@@ -174,29 +178,23 @@ def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
             f"{shown(root)} has no folders. It needs one for each class, with its images; for a flat folder "
             "give labels=, a CSV file (--labels on the command line)."
         )
-    names = [folder.name for folder in folders]
-    _check_names(dict(zip(names, map(shown, folders), strict=True)))
-    files: list[Path] = []
-    target: list[int] = []
-    for j, folder in enumerate(folders):
+    _check_names({folder.name: shown(folder) for folder in folders})
+    by_file: dict[Path, str] = {}
+    for folder in folders:
         if not os.access(folder, os.R_OK | os.X_OK):
             raise ImageError(f"The folder {shown(folder)} may not be read. Change its permissions.")
-        own = sorted(
-            (p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")),
-            key=lambda p: p.name,
-        )
+        own = [p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
         if not own:
             raise ImageError(
-                f"The class {names[j]!r} has no images: {shown(folder)} has no file that ends in "
+                f"The class {folder.name!r} has no images: {shown(folder)} has no file that ends in "
                 f"{', '.join(SUFFIXES)}. Add images or remove the folder."
             )
-        files += own
-        target += [j] * len(own)
-    return files, np.array(target, dtype=np.int64), names
+        by_file |= dict.fromkeys(own, folder.name)
+    return by_file
 
 
-def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
-    """Return the same from a table of file names and labels."""
+def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
+    """Return the images that a table names, each with its label."""
     table = table if table.is_absolute() or table.exists() else root / table
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
@@ -232,10 +230,8 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
             )
         if by_file.setdefault(image, label) != label:
             raise ImageError(f"{shown(table)} gives {name!r} two labels, {by_file[image]!r} and {label!r}.")
-    names = sorted(set(by_file.values()))
-    _check_names(dict.fromkeys(names, shown(table)))
-    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
-    return files, np.array([names.index(by_file[file]) for file in files], dtype=np.int64), names
+    _check_names(dict.fromkeys(sorted(by_file.values()), shown(table)))
+    return by_file
 
 
 def _check_names(where: dict[str, str]) -> None:

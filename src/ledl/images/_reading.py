@@ -110,7 +110,27 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
     image = None
     with quiet_pillow():
         try:
-            image = source if isinstance(source, PIL.Image.Image) else _opened(source, name, max_pixels)
+            if isinstance(source, PIL.Image.Image):
+                image = source
+            elif isinstance(source, np.ndarray):
+                is_plain = source.shape[2:] in ((), (1,), (3,), (4,))
+                if source.size == 0 or source.dtype != np.uint8 or source.ndim < 2 or not is_plain:
+                    raise ImageError(
+                        f"{name} is an array of {source.dtype} with shape {source.shape}; images are of uint8, "
+                        "0 to 255, with shape (height, width) or (height, width, 3). Scale and convert it."
+                    )
+                image = PIL.Image.fromarray(source[:, :, 0] if source.shape[2:] == (1,) else source)
+            elif not is_file(source):  # a pipe would wait for ever
+                raise ImageError(f"{name} is not a file, or may not be read.")
+            else:
+                with Path(source).open("rb") as file:
+                    image = PIL.Image.open(file, formats=FORMATS)
+                    if image.width * image.height > max_pixels:
+                        raise ImageError(
+                            f"{name} claims {image.width} x {image.height} pixels, more than max_pixels="
+                            f"{max_pixels}. If it is what it claims, raise max_pixels."
+                        )
+                    image.load()
             return _converted(image, mode)
         except ImageError:
             raise
@@ -125,30 +145,6 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
         finally:
             if image is not None and image is not source:
                 image.close()
-
-
-def _opened(source: Source, name: str, max_pixels: int) -> Any:
-    """Return the PIL image of an array, or of a file, decoded."""
-    PIL = pillow()
-    if isinstance(source, np.ndarray):
-        is_plain = source.shape[2:] in ((), (1,), (3,), (4,))
-        if source.size == 0 or source.dtype != np.uint8 or source.ndim < 2 or not is_plain:
-            raise ImageError(
-                f"{name} is an array of {source.dtype} with shape {source.shape}; images are of uint8, 0 to "
-                "255, with shape (height, width) or (height, width, 3). Scale and convert it."
-            )
-        return PIL.Image.fromarray(source[:, :, 0] if source.shape[2:] == (1,) else source)
-    if not is_file(source):  # a pipe would wait for ever
-        raise ImageError(f"{name} is not a file, or may not be read.")
-    with Path(source).open("rb") as file:
-        image = PIL.Image.open(file, formats=FORMATS)
-        if image.width * image.height > max_pixels:
-            raise ImageError(
-                f"{name} claims {image.width} x {image.height} pixels, more than max_pixels={max_pixels}. "
-                "If it is what it claims, raise max_pixels."
-            )
-        image.load()
-    return image
 
 
 def _converted(image: Any, mode: str) -> Any:
