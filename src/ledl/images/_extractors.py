@@ -148,9 +148,10 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         features = np.array([missing if row is None else row for row in rows], dtype=np.float32)
         features = features.reshape(len(rows), len(missing))
         skipped.tell(len(rows), "have rows of NaN")
-        good = ~np.isnan(features).any(axis=1)
-        if self.normalize and good.any():
-            features[good] = normalize(features[good])
+        if self.normalize:
+            good = ~np.isnan(features).any(axis=1)
+            if good.any():
+                features[good] = normalize(features[good])
         return features
 
     def _pixels(self, source: Source) -> Array:
