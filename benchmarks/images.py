@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ledl._images import image_files, open_image_model, predict_files
+from ledl.image_models import open_image_model, predict_files
+from ledl.images import image_files
 
 LEDL = [sys.executable, "-m", "ledl"]
 N_IMAGES, ROUNDS = 640, 5

@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ledl.features import CAFFE, _networks
+from ledl.features import CAFFE
+from ledl.images import _networks
 
 
 def write_model(path, n_features=4, *, pooled=True, size=None, monkeypatch=None):

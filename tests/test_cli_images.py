@@ -25,7 +25,11 @@ from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import ledl
-from ledl._images import (
+from ledl.cli import app
+from ledl.datasets import few_shot_splits
+from ledl.features import PixelFeatures
+from ledl.image_models import (
+    Record,
     _training,
     fit_folder,
     image_model,
@@ -34,10 +38,6 @@ from ledl._images import (
     standard_error,
     trained_on,
 )
-from ledl._images._record import Record
-from ledl.cli import app
-from ledl.datasets import few_shot_splits
-from ledl.features import PixelFeatures
 from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")

@@ -16,7 +16,7 @@ from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassif
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures, page
 from ledl.explanations._pictures import Gallery, Picture, signed_picture
-from ledl.features._images import ImageError
+from ledl.features import ImageError
 
 MODELS = {
     "ledl": LEDLClassifier(alpha=2**-4, random_state=0, max_iter=30),

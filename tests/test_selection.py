@@ -271,11 +271,14 @@ def test_a_fold_of_one_class_fails_alone(digits):
         assert np.isfinite(found.cv_results_["split1_test_score"]).all()
 
 
-def test_candidates_that_failed_come_last():
-    scores = np.array([[np.nan, 0.5], [0.2, 0.2], [0.9, 0.9]])
-    found = selection.results([{"a": 1}, {"a": 2}, {"b": 3}], scores, 1.0, 1.0)
-    assert found["rank_test_score"].tolist() == [3, 2, 1]
-    assert found["param_a"].mask.tolist() == [False, False, True]
+def test_candidates_that_failed_come_last(digits):
+    X, y, *_ = digits
+    X, y = np.tile(X[:20], (3, 1)), np.tile(y[:20], 3)  # copies, so dependent atoms
+    grid = [{"alpha": [1e-300, 0.1]}, {"rule": ["regularized"]}]
+    with pytest.warns(FitFailedWarning, match="Raise alpha"):
+        found = BatchedSearchCV(CRCClassifier(), grid, cv=2, refit=False).fit(X, y).cv_results_
+    assert found["rank_test_score"].tolist()[0] == 3
+    assert found["param_alpha"].mask.tolist() == [False, False, True]
 
 
 def test_what_scoring_gives_must_be_one_number(digits):

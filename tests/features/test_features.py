@@ -20,9 +20,10 @@ from sklearn.pipeline import make_pipeline
 
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
-from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures, _cache
-from ledl.features._resnet import pyramid_parts
+from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.files import write_atomically
+from ledl.images import _extractors
+from ledl.images._extractors import pyramid_parts
 from models import write_model
 
 SMALL = Preprocessing(size=8, channels="BGR", scale=1.0, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0))
@@ -118,11 +119,11 @@ def test_a_cache_is_used_and_keyed_by_content_model_and_preprocessing(files, mod
     stored = sorted(cache.rglob("*.npy"))
     assert len(stored) == 7
 
-    def forbidden(self, source, preprocessing):
+    def forbidden(*_, **__):
         raise AssertionError("computed again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ResNetFeatures, "_input", forbidden)
+        patch.setattr(_extractors, "read_image", forbidden)
         assert_array_equal(clone(extractor).transform(files), features)
         moved = [Path(file).rename(tmp_path / f"moved_{i}.png") for i, file in enumerate(files)]
         assert_array_equal(clone(extractor).transform(moved), features)
@@ -138,12 +139,13 @@ def test_a_cache_is_used_and_keyed_by_content_model_and_preprocessing(files, mod
 def test_a_killed_extraction_goes_on_where_it_was(files, model, tmp_path):
     script = f"""
 import time
-from ledl.features import Preprocessing, ResNetFeatures, _resnet
-slow = ResNetFeatures._rows
-def rows(self, *a):
+from ledl.features import Preprocessing, ResNetFeatures
+from ledl.images._networks import OnnxNetwork
+fast = OnnxNetwork.__call__
+def slow(self, batch):
     time.sleep(0.3)
-    return slow(self, *a)
-ResNetFeatures._rows = rows
+    return fast(self, batch)
+OnnxNetwork.__call__ = slow
 extractor = ResNetFeatures({str(model[0])!r}, preprocessing=Preprocessing(size=8, channels="BGR", scale=1.0,
     mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0)), batch_size=1, cache={str(tmp_path / "cache")!r})
 extractor.transform({[str(f) for f in files]!r})
@@ -260,7 +262,7 @@ def test_a_cache_that_cannot_be_written_is_told_once(files, model, tmp_path, mon
     def full(path, write):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(_cache, "write_atomically", full)
+    monkeypatch.setattr(_extractors, "write_atomically", full)
     with pytest.warns(UserWarning, match="Features are not kept in .*No space left") as warned:
         features = extractor.transform(files)
     assert len(warned) == 1

@@ -16,7 +16,7 @@ from PIL import Image
 
 from ledl.datasets import load_image_folder
 from ledl.features import ImageError, PixelFeatures
-from ledl.features._images import read_image
+from ledl.images import read_image
 
 # What a file may claim here: its decoded pixels are a few megabytes at most, whatever else it says.
 MAX_PIXELS = 2**20

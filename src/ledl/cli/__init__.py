@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import ledl
-from ledl.cli import _explain, _fit, _info, _predict, _reproduce
+from ledl.cli import _images, _reproduce
 
 __all__ = ["app"]
 
@@ -36,9 +36,9 @@ def _main(
     """Options of all commands."""
 
 
-app.command(epilog=_fit.EXAMPLES)(_fit.fit)
-app.command(epilog=_predict.EXAMPLES)(_predict.predict)
-app.command(epilog=_explain.EXAMPLES)(_explain.explain)
-app.command(epilog=_info.INFO_EXAMPLES)(_info.info)
-app.command(epilog=_info.DATASETS_EXAMPLES)(_info.datasets)
+app.command(epilog=_images.FIT_EXAMPLES)(_images.fit)
+app.command(epilog=_images.PREDICT_EXAMPLES)(_images.predict)
+app.command(epilog=_images.EXPLAIN_EXAMPLES)(_images.explain)
+app.command(epilog=_images.INFO_EXAMPLES)(_images.info)
+app.command(epilog=_images.DATASETS_EXAMPLES)(_images.datasets)
 app.command(epilog=_reproduce.EXAMPLES)(_reproduce.reproduce)

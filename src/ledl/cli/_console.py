@@ -1,4 +1,4 @@
-"""What the commands share: how they speak, how they fail, and how they show that they are at work."""
+"""What the commands share: how they speak, fail, and show that they are at work."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-Watch: TypeAlias = Callable[[int, int], None]  # done, of how many
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FAILED = 2
@@ -24,29 +21,19 @@ SOME_UNREADABLE = 1
 
 
 class PipedConsole(Console):
-    """One that tells when nobody reads any more; rich's own would end the program with a status of failure."""
+    """One that raises when nobody reads any more; rich's own would end the program with a status of failure."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-def stdout() -> Console:
-    """Where results go."""
-    return PipedConsole()
-
-
-def stderr() -> Console:
-    """Where all else goes."""
-    return PipedConsole(stderr=True)
-
-
 def printable(text: str) -> str:
-    """Text without what would command a terminal."""
+    """Return text without what would command a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """As it is: brackets in a path are no markup, and a long line is for the terminal to wrap.
+    """Print text as it is: brackets in a path are no markup, and a long line is for the terminal to wrap.
 
     But for what would command the terminal: names come from strangers' files.
     """
@@ -63,8 +50,7 @@ def check_out(out: Path, name: str) -> None:
     if not parent.is_dir():
         raise FileNotFoundError(f"There is no folder {parent} for {out.name}. Make it first.")
     try:
-        with tempfile.TemporaryFile(dir=parent):
-            pass
+        tempfile.TemporaryFile(dir=parent).close()
     except OSError as error:
         raise PermissionError(
             f"Nothing can be written to {parent}: {error.strerror}. Choose another."
@@ -72,7 +58,7 @@ def check_out(out: Path, name: str) -> None:
 
 
 def tell_ignored(console: Console, others: Sequence[Path]) -> None:
-    """Files among the images that are none by their names: a photo of another format may be one of them."""
+    """Say which files are no images by their names: a photo of another format may be one of them."""
     if others:
         counts = Counter(other.suffix.lower() or "no ending" for other in others)
         told = ", ".join(f"{n} {ending}" for ending, n in counts.most_common(5))
@@ -81,7 +67,7 @@ def tell_ignored(console: Console, others: Sequence[Path]) -> None:
 
 @contextmanager
 def errors_told(console: Console) -> Iterator[None]:
-    """What goes wrong is told in a line, and in the exit status."""
+    """Tell what goes wrong in a line, and in the exit status."""
     try:
         yield
     except KeyboardInterrupt:
@@ -97,7 +83,7 @@ def errors_told(console: Console) -> Iterator[None]:
 
 @contextmanager
 def warnings_told(console: Console) -> Iterator[None]:
-    """Warnings as notes, each once, at the end."""
+    """Tell warnings as notes, each once, at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -106,8 +92,8 @@ def warnings_told(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def bar(console: Console, what: str) -> Iterator[Watch]:
-    """A function that shows how many are done, of how many; quiet where there is no terminal."""
+def bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows how many are done, of how many; quiet where there is no terminal."""
     if not console.is_terminal:
         yield lambda done, total: None
         return

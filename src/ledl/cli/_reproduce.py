@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
 
 from ledl.cli._console import INTERRUPTED, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
@@ -26,13 +28,8 @@ if TYPE_CHECKING:
 LINE_EVERY = 30.0  # seconds, where there is no terminal for a bar
 
 
-class Select(StrEnum):
-    """How the settings of a method are found."""
-
-    cv = "cv"
-    wide = "wide"
-    defaults = "defaults"
-
+# How the settings of a method are found.
+Select = StrEnum("Select", ["cv", "wide", "defaults"])
 
 EXAMPLES = """
 [b]Examples[/b]
@@ -126,7 +123,14 @@ def reproduce(
     options = {"n_jobs": n_jobs, "dask": dask, "device": device, "figures": figures}
     outcome = _reproduce(plan, out, options, console)
     if as_json:
-        typer.echo(json.dumps(_as_json(outcome), allow_nan=False))
+        found = {
+            "rows": [row._asdict() for row in outcome.rows],
+            "remarks": outcome.remarks,
+            "failures": outcome.failures,
+            "report": str(outcome.report.resolve()) if outcome.report else None,
+            "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
+        }
+        typer.echo(json.dumps(found, allow_nan=False))
     else:
         _show(outcome, out)
     if outcome.failures:
@@ -134,7 +138,7 @@ def reproduce(
 
 
 def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str, ...]:
-    """Names, each once; one of them may stand for several."""
+    """Return names, each once; one of them may stand for several."""
     names = [name.strip() for name in given if name.strip()]
     return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
 
@@ -158,9 +162,17 @@ def _reproduce(plan: Plan, out: Path, options: dict[str, Any], console: Console)
 
 @contextmanager
 def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Callable[[str], None]]]:
-    """Two functions that show how far it is: in a bar, or in a line now and then."""
+    """Yield two functions that show how far it is: in a bar, or in a line now and then."""
     if not console.is_terminal:
-        yield _lines(console), lambda text: None
+        told = time.monotonic()
+
+        def tell_now_and_then(progress: Progress) -> None:
+            nonlocal told
+            if time.monotonic() - told > LINE_EVERY:
+                told = time.monotonic()
+                say(console, f"{progress.n_done} of {progress.n_cells} cells; {_left(progress)}")
+
+        yield tell_now_and_then, lambda text: None
         return
     columns = [
         TextColumn("{task.fields[left]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -182,17 +194,6 @@ def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Ca
         yield watch, lambda text: bar.update(task, description=text, left="")
 
 
-def _lines(console: Console) -> Callable[[Progress], None]:
-    told = [time.monotonic()]
-
-    def watch(progress: Progress) -> None:
-        if time.monotonic() - told[0] > LINE_EVERY:
-            told[0] = time.monotonic()
-            console.print(f"{progress.n_done} of {progress.n_cells} cells; {_left(progress)}", highlight=False)
-
-    return watch
-
-
 def _left(progress: Progress) -> str:
     seconds = progress.seconds_left
     if seconds is None:
@@ -202,9 +203,6 @@ def _left(progress: Progress) -> str:
 
 
 def _show(outcome: Outcome, out: Path) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console()
     marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # told without colour
     for table in outcome.tables:
@@ -226,13 +224,3 @@ def _show(outcome: Outcome, out: Path) -> None:
         say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)")
     if outcome.pictures:
         say(console, f"Figures: {out.resolve() / 'figures'}")
-
-
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "rows": [row._asdict() for row in outcome.rows],
-        "remarks": outcome.remarks,
-        "failures": outcome.failures,
-        "report": str(outcome.report.resolve()) if outcome.report else None,
-        "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
-    }

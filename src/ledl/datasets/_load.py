@@ -17,13 +17,11 @@ from sklearn.utils import Bunch
 
 from ledl.arrays import Array
 from ledl.datasets._archives import ArchiveError, extract
-from ledl.datasets._folder import load_image_folder
 from ledl.datasets._readers import READERS, Samples, as_usps
-from ledl.features import Preprocessing, ResNetFeatures
-from ledl.features._cache import content_key
+from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
 
-# The model that turns images of a dataset into features, in the folder of the data.
-MODEL = "resnet50_pool5.onnx"
+# The network that makes features of a dataset's images, in the folder of the data.
+NETWORK_FILE = "resnet50_pool5.onnx"
 
 
 class SourceFiles(NamedTuple):
@@ -202,14 +200,14 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     found = [Availability("digits", "here", "comes with scikit-learn")]
     for info in registry().values():
         source = _find(info, home)
-        if source is not None and source.kind == "images" and not (home / MODEL).is_file():
+        if source is not None and source.kind == "images" and not (home / NETWORK_FILE).is_file():
             status = "ask"
-            detail = f"images are in {home / source.names[0]}, but features need {home / MODEL}"
+            detail = f"images are in {home / source.names[0]}, but features need {home / NETWORK_FILE}"
         elif source is not None:
             status, detail = "here", ", ".join(str(home / file) for file in source.names)
         elif info.url:
             status = "download"
-            detail = f"{info.url} (its checksum is not known to us; features need {MODEL} in {home})"
+            detail = f"{info.url} (its checksum is not known to us; features need {NETWORK_FILE} in {home})"
         elif info.openml:
             status, detail = "download", f"from OpenML, {info.openml!r}; or: {info.ask}"
         else:
@@ -219,7 +217,24 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """Return `data_home`, or else LEDL_DATA, or else the platform's cache folder for ledl."""
+    """Return the folder that datasets are looked for in.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        As in `load`.
+
+    Returns
+    -------
+    Path
+        `data_home`, or else that of the environment variable LEDL_DATA, or else the platform's cache folder for
+        ledl.
+
+    Examples
+    --------
+    >>> data_folder("data").name
+    'data'
+    """
     given = data_home or os.environ.get("LEDL_DATA")
     if given:
         return Path(given).expanduser()
@@ -280,7 +295,7 @@ def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> B
 
 
 def _find_model(info: DatasetInfo, home: Path) -> Path:
-    model = home / MODEL
+    model = home / NETWORK_FILE
     if not model.is_file():
         raise FileNotFoundError(
             f"The images of {info.name!r} need {model}, which makes features of them and is not there. Put an "

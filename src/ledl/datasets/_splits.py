@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.features._cache import content_key
-from ledl.features._images import is_file
+from ledl.images import content_key, is_file
 
 
 def few_shot_splits(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.features._images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
+from ledl.images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image, shown
 
 if TYPE_CHECKING:
     from ledl.explanations._explanation import Explanation  # which writes itself as a page of pictures

@@ -1,19 +1,20 @@
-"""Images in folders, with labels from the folders' names or from a table."""
+"""Find images in folders, with labels from the folders' names or from a table."""
 
 from __future__ import annotations
 
 import csv
 import os
 import unicodedata
+from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from ledl.arrays import Array
-from ledl.features._images import (
+from ledl.images._extractors import height_and_width
+from ledl.images._reading import (
     MAX_PIXELS,
     SUFFIXES,
     ImageError,
@@ -35,7 +36,7 @@ def load_image_folder(
     max_pixels: int = MAX_PIXELS,
     on_error: str = "raise",
 ) -> Bunch:
-    """Labelled images: ``path/class/*.jpg``, or a flat folder with a table of labels.
+    """List or read labelled images: ``path/class/*.jpg``, or a flat folder with a table of labels.
 
     Parameters
     ----------
@@ -82,7 +83,12 @@ def load_image_folder(
     >>> photos.target_names, photos.target
     (['cat', 'dog'], array([0, 0, 1]))
     """
-    size = _checked_options(color, on_error, size)
+    for name, value, known in (("color", color, ("rgb", "gray")), ("on_error", on_error, ("raise", "skip"))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
+    pair = None if size is None else height_and_width(size)
+    if pair is not None and not (len(pair) == 2 and all(isinstance(x, Integral) and x > 0 for x in pair)):
+        raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
     root = Path(path)
     if not root.is_dir():
         if root.exists():
@@ -92,28 +98,36 @@ def load_image_folder(
         raise FileNotFoundError(
             f"There is no folder {shown(root.absolute())}. Give the one that holds the images."
         )
-    files, target, names = _from_table(root, Path(labels)) if labels is not None else _from_folders(root)
+    by_file = _labels_from_folders(root) if labels is None else _labels_from_table(root, Path(labels))
+    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
+    names = sorted(set(by_file.values()))
+    numbers = {name: j for j, name in enumerate(names)}
+    target = np.array([numbers[by_file[file]] for file in files], dtype=np.int64)
     skipped = Skipped()
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
 
-    first: list[tuple[Path, tuple[int, ...]]] = []
+    shapes: dict[Path, tuple[int, ...]] = {}
 
     def decoded(file: Path) -> Array:
         image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
-        pixels = np.asarray(image if size is None else image.resize((size[1], size[0])))
-        first.append((file, pixels.shape))
-        if pixels.shape != first[0][1]:  # told at once: those that follow need not be read
-            (one, its_size), (other, other_size) = first[0], first[-1]
+        pixels = np.asarray(image if pair is None else image.resize((int(pair[1]), int(pair[0]))))
+        shapes[file] = pixels.shape
+        first = next(iter(shapes))
+        if pixels.shape != shapes[first]:  # told at once: those that follow need not be read
             raise ValueError(
-                f"Images have different sizes: {shown(one)} {its_size}, {shown(other)} {other_size}. Give "
-                "size=(height, width)."
+                f"Images have different sizes: {shown(first)} {shapes[first]}, {shown(file)} {pixels.shape}. "
+                "Give size=(height, width)."
             )
         return pixels
 
     read = try_each(files, decoded, on_error, skipped)
     kept = [i for i, image in enumerate(read) if image is not None]
-    _check_left(target, kept, names)
+    empty = set(range(len(names))) - set(target[kept].tolist())
+    if empty:
+        raise ImageError(
+            f"Of the class {names[min(empty)]!r} no image could be read. Replace its files or remove it."
+        )
     images = np.stack([read[i] for i in kept])
     skipped.tell(len(files), "were left out")
     return Bunch(
@@ -126,24 +140,36 @@ def load_image_folder(
     )
 
 
-def _checked_options(color: str, on_error: str, size: Any) -> tuple[int, int] | None:
-    """The size as height and width."""
-    for name, value, known in (("color", color, ("rgb", "gray")), ("on_error", on_error, ("raise", "skip"))):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
-    if size is None:
-        return None
-    pair = (size, size) if isinstance(size, Integral) else size
-    if (
-        not isinstance(pair, tuple)
-        or len(pair) != 2
-        or not all(isinstance(x, Integral) and int(x) > 0 for x in pair)
-    ):
-        raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
-    return int(pair[0]), int(pair[1])
+def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return files as they are, and the images in folders at any depth, by name; and what else is there.
+
+    Through links, but not in circles; nothing that is hidden, or in a hidden folder.
+    """
+    found: list[Path] = []
+    others: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file or folder {shown(path)}.")
+        if not path.is_dir():
+            found.append(path)
+            continue
+        below: list[Path] = []
+        seen = set()
+        for root, folders, names in os.walk(path, followlinks=True):
+            seen.add(os.path.realpath(root))
+            below += [Path(root, name) for name in names if not name.startswith(".")]
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(".") and os.path.realpath(os.path.join(root, name)) not in seen
+            ]
+        for file in sorted(below):
+            (found if file.suffix.lower() in SUFFIXES else others).append(file)
+    return found, others
 
 
-def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
+def _labels_from_folders(root: Path) -> dict[Path, str]:
+    """Return the images in the folders of a folder, each with its folder's name."""
     folders = sorted(
         (p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name
     )
@@ -152,28 +178,23 @@ def _from_folders(root: Path) -> tuple[list[Path], Array, list[str]]:
             f"{shown(root)} has no folders. It needs one for each class, with its images; for a flat folder "
             "give labels=, a CSV file (--labels on the command line)."
         )
-    names = [_checked_name(folder.name, shown(folder)) for folder in folders]
-    _check_distinct(names)
-    files: list[Path] = []
-    target: list[int] = []
-    for j, folder in enumerate(folders):
+    _check_names({folder.name: shown(folder) for folder in folders})
+    by_file: dict[Path, str] = {}
+    for folder in folders:
         if not os.access(folder, os.R_OK | os.X_OK):
             raise ImageError(f"The folder {shown(folder)} may not be read. Change its permissions.")
-        own = sorted(
-            (p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")),
-            key=lambda p: p.name,
-        )
+        own = [p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
         if not own:
             raise ImageError(
-                f"The class {names[j]!r} has no images: {shown(folder)} has no file that ends in "
+                f"The class {folder.name!r} has no images: {shown(folder)} has no file that ends in "
                 f"{', '.join(SUFFIXES)}. Add images or remove the folder."
             )
-        files += own
-        target += [j] * len(own)
-    return files, np.array(target, dtype=np.int64), names
+        by_file |= dict.fromkeys(own, folder.name)
+    return by_file
 
 
-def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
+def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
+    """Return the images that a table names, each with its label."""
     table = table if table.is_absolute() or table.exists() else root / table
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
@@ -182,68 +203,52 @@ def _from_table(root: Path, table: Path) -> tuple[list[Path], Array, list[str]]:
         raise ImageError(
             f"The labels in {shown(table)} cannot be read: {error}. It must be CSV in UTF-8."
         ) from error
-    first = [cell.strip().lower() for cell in rows[0]] if rows else []
-    columns = (0, 1)
-    if "filename" in first and "label" in first:
-        columns, rows = (first.index("filename"), first.index("label")), rows[1:]
-    first_line = 1 + (columns != (0, 1) or first[:2] == ["filename", "label"])
+    head = [cell.strip().lower() for cell in rows[0]] if rows else []
+    has_head = "filename" in head and "label" in head
+    columns = (head.index("filename"), head.index("label")) if has_head else (0, 1)
+    rows = rows[has_head:]
     if not rows or min(len(row) for row in rows) <= max(columns):
         raise ImageError(
             f"{shown(table)} needs a file name and a label in every line, with a comma between them."
         )
     by_file: dict[Path, str] = {}
-    for line, row in enumerate(rows, first_line):
-        name, label = row[columns[0]].strip(), _checked_name(row[columns[1]].strip(), shown(table))
+    for line, row in enumerate(rows, 1 + has_head):
+        name, label = (row[column].strip() for column in columns)
         image = Path(os.path.normpath(root / name))
-        if _is_inside(image, root) and not is_file(image):
+        try:
+            is_inside = image.resolve().is_relative_to(root.resolve())
+        except (OSError, ValueError, RuntimeError):  # names that are no names, links in circles
+            is_inside = False
+        if not is_inside:
+            raise ImageError(
+                f"{shown(table)}: {name!r} is not in {shown(root)}. Names must stay inside the folder."
+            )
+        if not is_file(image):
             raise ImageError(
                 f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name; "
                 "if this is a header, call its columns filename and label."
             )
-        if not _is_inside(image, root):
-            raise ImageError(
-                f"{shown(table)}: {name!r} is not in {shown(root)}. Names must stay inside the folder."
-            )
         if by_file.setdefault(image, label) != label:
             raise ImageError(f"{shown(table)} gives {name!r} two labels, {by_file[image]!r} and {label!r}.")
-    names = sorted(set(by_file.values()))
-    _check_distinct(names)
-    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
-    return files, np.array([names.index(by_file[file]) for file in files], dtype=np.int64), names
+    _check_names(dict.fromkeys(sorted(by_file.values()), shown(table)))
+    return by_file
 
 
-def _is_inside(path: Path, root: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(root.resolve())
-    except (OSError, ValueError, RuntimeError):  # names that are no names, links in circles
-        return False
+def _check_names(where: dict[str, str]) -> None:
+    """Refuse classes whose names are empty or no text, look the same, or are the same on some file systems.
 
-
-def _checked_name(name: str, where: str) -> str:
-    """A class's name, which must be text that is not empty."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ImageError(f"The name of a class is not UTF-8: {where}. Rename it.") from error
-    if not name:
-        raise ImageError(f"A label in {where} is empty.")
-    return name
-
-
-def _check_distinct(names: list[str]) -> None:
-    """Refuse two classes whose names look the same, or are the same on some file systems."""
+    `where` says for each name where it was found.
+    """
     seen: dict[str, str] = {}
-    for name in names:
+    for name, place in where.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ImageError(f"The name of a class is not UTF-8: {place}. Rename it.") from error
+        if not name:
+            raise ImageError(f"A label in {place} is empty.")
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
         if other is not name:
             raise ImageError(
                 f"Two classes have one name: {other!r} and {name!r}. Rename one, or put them together."
             )
-
-
-def _check_left(target: Array, kept: list[int], names: list[str]) -> None:
-    empty = np.flatnonzero(np.bincount(target[kept], minlength=len(names)) == 0)
-    if empty.size:
-        raise ImageError(
-            f"Of the class {names[empty[0]]!r} no image could be read. Replace its files or remove it."
-        )

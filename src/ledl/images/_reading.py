@@ -1,7 +1,8 @@
-"""Images from files that nobody has checked: decoded and turned upright, or what is wrong with them."""
+"""Read images from files that nobody has checked: decoded and upright, or an ImageError that says why not."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +12,6 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
-
-from ledl.arrays import Array
 
 # A path, an array of bytes (height, width) or (height, width, 1, 3 or 4), or a PIL image.
 Source: TypeAlias = Any
@@ -41,10 +40,9 @@ class ImageError(ValueError):
 
 
 def pillow() -> Any:
-    """PIL.Image, or how to get it."""
+    """Return the package PIL, or raise an ImportError that says how to get it."""
     try:
         import PIL.Image
-        import PIL.ImageOps
     except ImportError as error:
         raise ImportError(
             "Reading images needs Pillow. Install it with: pip install 'ledl[images]'."
@@ -54,8 +52,16 @@ def pillow() -> Any:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path that can be printed, even if its bytes are no text."""
+    """Return a path as text that can be printed, even if its bytes are no text."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a regular file; False if that cannot be known."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 class _PillowWarnings:
@@ -95,69 +101,56 @@ quiet_pillow = _PillowWarnings().ignored
 
 
 def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Any:
-    """A PIL image, decoded, upright (EXIF), in `mode` "RGB" or "L".
+    """Return a PIL image, decoded, upright (EXIF), in `mode` "RGB" or "L".
 
     Raises ImageError for whatever is not an image, is cut off, or claims more than `max_pixels` pixels.
     """
     PIL = pillow()
     name = name or (shown(source) if isinstance(source, str | os.PathLike) else "an image")
+    image = None
     with quiet_pillow():
-        return _read(source, mode, max_pixels, name, PIL)
+        try:
+            if isinstance(source, PIL.Image.Image):
+                image = source
+            elif isinstance(source, np.ndarray):
+                is_plain = source.shape[2:] in ((), (1,), (3,), (4,))
+                if source.size == 0 or source.dtype != np.uint8 or source.ndim < 2 or not is_plain:
+                    raise ImageError(
+                        f"{name} is an array of {source.dtype} with shape {source.shape}; images are of uint8, "
+                        "0 to 255, with shape (height, width) or (height, width, 3). Scale and convert it."
+                    )
+                image = PIL.Image.fromarray(source[:, :, 0] if source.shape[2:] == (1,) else source)
+            elif not is_file(source):  # a pipe would wait for ever
+                raise ImageError(f"{name} is not a file, or may not be read.")
+            else:
+                with Path(source).open("rb") as file:
+                    image = PIL.Image.open(file, formats=FORMATS)
+                    if image.width * image.height > max_pixels:
+                        raise ImageError(
+                            f"{name} claims {image.width} x {image.height} pixels, more than max_pixels="
+                            f"{max_pixels}. If it is what it claims, raise max_pixels."
+                        )
+                    image.load()
+            return _converted(image, mode)
+        except ImageError:
+            raise
+        except PIL.UnidentifiedImageError as error:
+            raise ImageError(
+                f"{name} is not an image, or of a format that is not read (those are {', '.join(FORMATS)})."
+            ) from error
+        except PIL.Image.DecompressionBombError as error:
+            raise ImageError(f"{name} claims more pixels than can be decoded safely: {error}.") from error
+        except Exception as error:  # decoders raise many kinds
+            raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
+        finally:
+            if image is not None and image is not source:
+                image.close()
 
 
-def _read(source: Source, mode: str, max_pixels: int, name: str, PIL: Any) -> Any:
-    if isinstance(source, np.ndarray):
-        image = _from_array(source, name)
-    elif isinstance(source, PIL.Image.Image):
-        image = source
-    else:
-        image = _open(source, name, max_pixels)
-    try:
-        return _in_mode(_upright(image), mode)
-    except Exception as error:  # decoders raise many kinds
-        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
-    finally:
-        if image is not source:
-            image.close()
-
-
-def _open(path: str | os.PathLike[str], name: str, max_pixels: int) -> Any:
+def _converted(image: Any, mode: str) -> Any:
+    """Return an image upright, on white where it is transparent, with 8 bits a channel, in `mode`."""
     PIL = pillow()
-    if not is_file(path):  # a pipe would wait for ever
-        raise ImageError(f"{name} is not a file, or may not be read.")
-    try:
-        with Path(path).open("rb") as file:
-            image = PIL.Image.open(file, formats=FORMATS)
-            if image.width * image.height > max_pixels:
-                raise ImageError(
-                    f"{name} claims {image.width} x {image.height} pixels, more than max_pixels={max_pixels}. "
-                    "If it is what it claims, raise max_pixels."
-                )
-            image.load()
-    except ImageError:
-        raise
-    except PIL.UnidentifiedImageError as error:
-        raise ImageError(
-            f"{name} is not an image, or of a format that is not read (those are {', '.join(FORMATS)})."
-        ) from error
-    except PIL.Image.DecompressionBombError as error:
-        raise ImageError(f"{name} claims more pixels than can be decoded safely: {error}.") from error
-    except Exception as error:  # decoders raise many kinds
-        raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
-    return image
-
-
-def is_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a regular file; False if that cannot be known."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _upright(image: Any) -> Any:
-    """Turned as its EXIF data say; nothing else of them is looked at, and broken ones are left alone."""
-    turns = pillow().Image.Transpose
+    turns = PIL.Image.Transpose
     by_orientation = {
         2: turns.FLIP_LEFT_RIGHT,
         3: turns.ROTATE_180,
@@ -167,65 +160,38 @@ def _upright(image: Any) -> Any:
         7: turns.TRANSVERSE,
         8: turns.ROTATE_90,
     }
-    try:
+    turn = None
+    with suppress(Exception):  # what broken EXIF data raise is of many kinds; nothing else of them is read
         turn = by_orientation.get(image.getexif().get(0x0112))
-    except Exception:  # what broken EXIF data raise is of many kinds
-        turn = None
-    return image if turn is None else image.transpose(turn)
-
-
-def _from_array(array: Array, name: str) -> Any:
-    if (
-        array.size == 0
-        or array.dtype != np.uint8
-        or array.ndim not in (2, 3)
-        or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
-    ):
-        raise ImageError(
-            f"{name} is an array of {array.dtype} with shape {array.shape}; images are of uint8, 0 to 255, "
-            "with shape (height, width) or (height, width, 3). Scale and convert it."
-        )
-    return pillow().Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
-
-
-def _in_mode(image: Any, mode: str) -> Any:
+    if turn is not None:
+        image = image.transpose(turn)
     if image.mode.startswith(("I", "F")):  # more than 8 bits a pixel, which PIL would clip
         values = np.asarray(image, dtype=np.float32)
         if not np.isfinite(values).all():
             raise ValueError("some of its pixels are NaN or infinite")
         # 16 bits, unless the values are those of bytes, or from 0 to 1.
-        top = (
-            65535.0
-            if image.mode.startswith("I;16")
-            else next(t for t in (1, 255, 65535) if values.max() <= t or t == 65535)
-        )
-        image = pillow().Image.fromarray(
-            np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5))
-        )
-    if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:  # what is transparent is white
+        tops = (65535,) if image.mode.startswith("I;16") else (1, 255, 65535)
+        top = next((top for top in tops if values.max() <= top), 65535)
+        image = PIL.Image.fromarray(np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5)))
+    if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:
         image = image.convert("RGBA")
-        white = pillow().Image.new("RGBA", image.size, "white")
-        image = pillow().Image.alpha_composite(white, image)
+        image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", image.size, "white"), image)
     return image.convert(mode)
 
 
-class Skipped(list[tuple[int, str, str]]):
-    """Number, name and reason of each image that was left out."""
-
-    def tell(self, n: int, what_now: str, stacklevel: int = 3) -> None:
-        """One warning for all: `what_now` becomes of them."""
-        if self:
-            first = "; ".join(reason for _, _, reason in self[:3])
-            more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
-            warnings.warn(
-                f"{len(self)} of {n} images could not be read and {what_now}: {first}{more}",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
+def content_key(source: Source) -> str:
+    """Return the sha256 of a file's bytes, or of an image's pixels."""
+    if isinstance(source, str | os.PathLike):
+        if not is_file(source):  # a pipe would wait for ever
+            raise ImageError(f"{shown(source)} is not a file, or may not be read.")
+        with Path(source).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    image = read_image(source, "RGB")  # what the network will see, palette and orientation included
+    return hashlib.sha256(f"RGB {image.size}".encode() + image.tobytes()).hexdigest()
 
 
 def as_sources(X: Any) -> list[Source]:
-    """Images as a list: of paths, arrays and PIL images, from whatever holds them."""
+    """Return images as a list of paths, arrays and PIL images, from whatever holds them."""
     PIL = pillow()
     one = isinstance(X, str | bytes | os.PathLike | PIL.Image.Image)
     if one or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS" and X.ndim < 3):
@@ -251,20 +217,35 @@ def as_sources(X: Any) -> list[Source]:
     return sources
 
 
+class Skipped(list[tuple[int, str, str]]):
+    """Number, name and reason of each image that was left out."""
+
+    def tell(self, n: int, what_now: str) -> None:
+        """Warn once of all of them, of `n` images; `what_now` becomes of them."""
+        if self:
+            first = "; ".join(reason for _, _, reason in self[:3])
+            more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
+            warnings.warn(
+                f"{len(self)} of {n} images could not be read and {what_now}: {first}{more}",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
 def try_each(
     sources: Sequence[Source], work: Callable[[Source], Any], on_error: str, skipped: Skipped, first: int = 0
 ) -> list[Any]:
-    """What `work` makes of each source; None, and an entry in `skipped`, for a bad one if so asked."""
+    """Return what `work` makes of each source; None, and an entry in `skipped`, for a bad one if so asked."""
     results = []
     for number, source in enumerate(sources, first):
         try:
             results.append(work(source))
         except ImageError as error:
+            is_path = isinstance(source, str | os.PathLike)
             if on_error == "raise":
-                if isinstance(source, str | os.PathLike):
+                if is_path:
                     raise
                 raise ImageError(f"Image {number}: {error}") from error
-            name = shown(source) if isinstance(source, str | os.PathLike) else f"image {number}"
-            skipped.append((number, name, str(error)))
+            skipped.append((number, shown(source) if is_path else f"image {number}", str(error)))
             results.append(None)
     return results

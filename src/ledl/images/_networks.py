@@ -1,0 +1,208 @@
+"""Networks that make features of images, by ONNX Runtime or torchvision, and their preprocessing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.images._reading import pillow
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From an RGB image to the network's input (3, size, size).
+
+    Parameters
+    ----------
+    size : int
+        Height and width of the input.
+    resize : int or None
+        The shorter side is brought to this length and the middle `size` x `size` taken; None: the whole image
+        is brought to `size` x `size`, its aspect not kept.
+    resample : {"bilinear", "bicubic", "lanczos", "nearest", "box"}
+        The filter, Pillow's: all but "nearest" average when they shrink.
+    channels : {"RGB", "BGR"}
+        Their order.
+    scale : float
+        Bytes are multiplied by this first.
+    mean, std : three floats each
+        Subtracted, then divided by, in the order of `channels`.
+
+    Examples
+    --------
+    >>> from ledl.features import CAFFE, Preprocessing
+    >>> Preprocessing.from_json(CAFFE.to_json()) == CAFFE
+    True
+    >>> import PIL.Image
+    >>> CAFFE(PIL.Image.new("RGB", (640, 480))).shape
+    (3, 224, 224)
+    """
+
+    size: int = 224
+    resize: int | None = None
+    resample: str = "bilinear"
+    channels: str = "RGB"
+    scale: float = 1 / 255
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if self.channels not in ("RGB", "BGR"):
+            raise ValueError(f"channels={self.channels!r} must be 'RGB' or 'BGR'.")
+        if self.resample.upper() not in ("BILINEAR", "BICUBIC", "LANCZOS", "NEAREST", "BOX"):
+            raise ValueError(f"resample={self.resample!r} must be bilinear, bicubic, lanczos, nearest or box.")
+        if self.size < 1 or (self.resize is not None and self.resize < self.size):
+            raise ValueError(
+                f"size={self.size} and resize={self.resize} must be positive, resize at least size."
+            )
+
+        numbers = [self.scale, *self.mean, *self.std]
+        if len(numbers) != 7 or not np.isfinite(numbers).all() or 0 in self.std:
+            raise ValueError(
+                f"scale={self.scale}, mean={self.mean} and std={self.std} must be one, three and three "
+                "finite numbers, std without zeros."
+            )
+
+    def __call__(self, image: Any) -> Array:
+        """Return the network's input (3, size, size), float32, for a PIL image in mode RGB."""
+        resample = getattr(pillow().Image.Resampling, self.resample.upper())
+        if self.resize is None:
+            image = image.resize((self.size, self.size), resample)
+        else:
+            # As torchvision does it, but only what is kept is made, however long the image is.
+            whole = np.array(image.size)
+            resized = self.resize * whole // whole.min()
+            corner, share = np.round((resized - self.size) / 2), whole / resized
+            box = (*(corner * share), *np.minimum((corner + self.size) * share, whole))
+            image = image.resize((self.size, self.size), resample, box=box)
+        pixels = np.asarray(image, dtype=np.float32)
+        if self.channels == "BGR":
+            pixels = pixels[:, :, ::-1]
+        mean, std = (np.asarray(values, dtype=np.float32) for values in (self.mean, self.std))
+        scaled = (pixels * np.float32(self.scale) - mean) / std
+        return np.ascontiguousarray(scaled.transpose(2, 0, 1))
+
+    @classmethod
+    def from_json(cls, text: str) -> Preprocessing:
+        """Return the value that `to_json` was called on.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` gave.
+
+        Returns
+        -------
+        Preprocessing
+        """
+        values = json.loads(text)
+        return cls(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
+
+    def to_json(self) -> str:
+        """Return the value as text, the same for the same value.
+
+        Returns
+        -------
+        str
+            A JSON object with sorted keys.
+        """
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+# The original (Caffe) networks of He et al.: whole image, BGR, means of the channels.
+CAFFE = Preprocessing(channels="BGR", scale=1.0, mean=(103.939, 116.779, 123.68))
+# torchvision's.
+IMAGENET = Preprocessing(resize=256, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+# sha256 of model files whose preprocessing is known: the ResNet-50 of the prepared datasets.
+KNOWN = {"a37ddccadcf4d536110127c3093a86271fc391b5fcaedf86dae291c1283da89a": CAFFE}
+
+HOW_TO_GET = (
+    "Give the path of an ONNX file with ResNet-50 up to its last pooling (2,048 values), such as an export of "
+    "torchvision's model without its last layer, and its preprocessing; or 'resnet50' where torchvision is "
+    "installed (pip install torchvision)."
+)
+
+
+class OnnxNetwork:
+    """An ONNX file; on a GPU where ONNX Runtime has one."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
+        content = path.read_bytes()  # read once, so that what is hashed is what is loaded
+        digest = hashlib.sha256(content).hexdigest()
+        self.identity, self.preprocessing = f"sha256:{digest}", KNOWN.get(digest)
+        wanted = [
+            p
+            for p in ("CUDAExecutionProvider", "CPUExecutionProvider")
+            if p in onnxruntime.get_available_providers()
+        ]
+        try:
+            self._session = onnxruntime.InferenceSession(content, providers=wanted)
+        except Exception as error:  # ONNX Runtime's own, of several kinds
+            raise ValueError(
+                f"{path} is not a model that ONNX Runtime can load: {error} (Weights must be in the file.)"
+            ) from error
+        (self._input, *others) = [node.name for node in self._session.get_inputs()]
+        outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
+        if others or not outputs:
+            raise ValueError(
+                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs of two or four axes; one "
+                "input (n, 3, height, width) and an output (n, features) or (n, features, h, w) are needed."
+            )
+        # Pooled features where there are such, else the mean of a map.
+        self._output = min(outputs, key=lambda node: len(node.shape)).name
+
+    def __call__(self, batch: Array) -> Array:
+        (features,) = self._session.run([self._output], {self._input: batch})
+        return features.mean(axis=(2, 3)) if features.ndim == 4 else features
+
+
+class TorchvisionNetwork:
+    """torchvision's network of that name with its default weights, up to its last pooling."""
+
+    def __init__(self, name: str) -> None:
+        try:
+            import torch
+            import torchvision
+        except (ImportError, RuntimeError) as error:  # the latter where it does not go with torch
+            raise ImportError(
+                f"model={name!r} needs torchvision, which cannot be imported here ({error}). {HOW_TO_GET}"
+            ) from error
+        try:
+            weights = torchvision.models.get_model_weights(name).DEFAULT
+            network = torchvision.models.get_model(name, weights=weights)
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"torchvision has no {name!r}, or its weights cannot be had: {error}. {HOW_TO_GET}"
+            ) from error
+        network.fc = torch.nn.Identity()
+        self._torch = torch
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._network = network.eval().to(self._device)
+        self.identity = f"torchvision:{weights}"
+        made = weights.transforms()
+        self.preprocessing: Preprocessing | None = Preprocessing(
+            size=made.crop_size[0], resize=made.resize_size[0], mean=tuple(made.mean), std=tuple(made.std)
+        )
+
+    def __call__(self, batch: Array) -> Array:
+        with self._torch.inference_mode():
+            features = self._network(self._torch.from_numpy(batch).to(self._device))
+        return np.asarray(features.cpu())
+
+
+# Called with a batch (n, 3, size, size), returns features (n, n_features), float32; `identity` names it;
+# `preprocessing` is None where it is not known.
+Network: TypeAlias = OnnxNetwork | TorchvisionNetwork
