@@ -13,8 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
-from ledl.explanations import ExplanationDisplay
-from ledl.explanations._display import pyplot
+from ledl.explanations import ExplanationDisplay, pyplot
 
 __all__ = [
     "AccuracyDisplay",

@@ -27,7 +27,8 @@ from ledl.cli._console import (
     tell_ignored,
     warnings_told,
 )
-from ledl.methods import DATASET_TITLES, METHODS
+from ledl.experiments import DATASET_TITLES
+from ledl.methods import METHODS
 
 FIT_EXAMPLES = """
 [b]Examples[/b]
