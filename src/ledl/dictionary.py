@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -40,7 +40,8 @@ class Rule(Protocol):
         """Return scores (n, c) whose differences are log odds, but for one factor."""
 
 
-class ClassifierRule(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ClassifierRule:
     """Scores s W: code, then classify the code."""
 
     weights: Array  # W, (K, c)
@@ -59,7 +60,8 @@ class ClassifierRule(NamedTuple):
         return scores
 
 
-class ResidualRule(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ResidualRule:
     """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
 
     name: ClassVar[str] = "residual"
@@ -87,7 +89,8 @@ class ResidualRule(NamedTuple):
         return scores
 
 
-class RegularizedRule(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RegularizedRule:
     """Scores -|x - s_j D_j| / |s_j|: how near a class comes, and how much of the code is its own."""
 
     coder: Settings | None = None
