@@ -3,7 +3,7 @@
     python tests/make_model_fixtures.py
 
 Files that are there stay: they show that what an earlier version saved still opens. Run it when there is a new
-kind of model; for a new version of the format, let it write names such as crc.2.ledl beside the old ones.
+kind of model; for a new format, which does not open files of older ones, delete them all first.
 """
 
 from pathlib import Path

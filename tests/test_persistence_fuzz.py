@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline
 
-from ledl import ModelFileError, load
+from ledl import ModelFileError, SRCClassifier, load
 from ledl.persistence import read
-from ledl.rejection import rejecter_of
-from modelfiles import header_of, outcomes, resealed, sealed
+from ledl.rejection import parts_of
+from modelfiles import header_of, outcomes, resealed, samples, sealed
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Bytes that reading a file of less than 10 kB and predicting may take at most.
@@ -67,7 +67,14 @@ NASTY = [
     {"strings": [1]},
     {"part": {"name": "IdentitySubspace", "fields": {}}},
     {"part": {"name": "PrecomputedKernel", "fields": {}}},
-    {"part": {"name": "RidgeCoder", "fields": {}}},
+    {"part": {"name": "Ridge", "fields": {"alpha": 1e-300, "name": "alpha"}}},
+    {"part": {"name": "OMP", "fields": {"n_nonzero": 2**40}}},
+    {"part": {"name": "ResidualRule", "fields": {}}},
+    {"part": {"name": "RegularizedRule", "fields": {"coder": None}}},
+    {"part": {"name": "RowSpace", "fields": {"basis": {"array": 0}}}},
+    {"made": None},
+    {"made": "float32"},
+    {"made": "<U999999"},
     {"part": {"name": "Preprocessing", "fields": {"size": 10**9}}},
     {"estimator": {"name": "CRCClassifier", "params": {}, "state": {}}},
     {"estimator": {"name": "Normalizer", "params": {}, "state": {"n_features_in_": 10**13}}},
@@ -121,7 +128,9 @@ def change_header(rng, content, other):
         elif change == 3:
             del container[key]
         elif change == 4 and isinstance(container, dict):
-            name = rng.choice(["_atoms", "predict", "__dict__", "classes_", "coef_", key + "_", "steps", "_x"])
+            name = rng.choice(
+                ["_dictionary", "predict", "__dict__", "classes_", "coef_", key + "_", "steps", "_x"]
+            )
             container[name] = container.pop(key)
         elif change == 5 and isinstance(container, list):
             container.append(copy.deepcopy(container[key]))
@@ -220,7 +229,7 @@ def predicts(model, new):
         return
     assert all(len(values) == len(new) for values in found.values())
     if "predict" in found:
-        rejecter = rejecter_of(model)
+        rejecter = parts_of(model).rejecter
         labels = [*model.classes_, *([rejecter.reject_label_] if rejecter else [])]
         assert set(found["predict"]) <= set(labels)
         assert found["decision_function"].shape in {(len(new),), (len(new), len(model.classes_))}
@@ -233,6 +242,9 @@ def fuzz(path, seed, n_files):
     contents = {file: file.read_bytes() for file in files}
     known = {file: read(file).info["samples"] for file in files}
     n_models = 0
+    X, y, _ = samples()
+    for tol in (1e-6, 1e-3):  # loops of both precisions are compiled before memory is counted
+        SRCClassifier(transform_tol=tol).fit(X, y).predict(X)
     tracemalloc.start()
     try:
         for number in range(n_files):

@@ -277,15 +277,15 @@ def test_files_with_sums_that_do_not_go_with_the_atoms_are_refused(digits, tmp_p
     whole = stream(small(), X[:100], y[:100], 50)
     kept = whole.stream_
     wrong = [
-        (kept._replace(G=kept.G[:-1]), "other atoms"),
-        (kept._replace(P=kept.P[:, 1:]), "other atoms"),
+        (kept._replace(G=kept.G[:-1]), "G has 40 where"),
+        (kept._replace(P=kept.P[:, 1:]), "P has 83 where"),
         (kept._replace(P=kept.P * np.nan), "finite"),
-        (kept._replace(class_weights=kept.class_weights[1:]), "other classes"),
+        (kept._replace(class_weights=kept.class_weights[1:]), "class_weights has 9 where"),
         (kept._replace(class_weights=-kept.class_weights), "not negative"),
-        (kept._replace(square=-1.0), "sum of squares"),
+        (kept._replace(square=-1.0), "square"),
         (kept._replace(n_samples=0), "n_samples"),
         (kept._replace(seed=-1), "seed"),
-        ({"G": kept.G}, "no stream"),
+        ({"G": kept.G}, "stream_"),
     ]
     for bad, message in wrong:
         whole.stream_ = bad

@@ -1,335 +1,510 @@
-"""Whether what a file says is a model: parameters, shapes that go together, finite numbers, predictions.
+"""What files hold, and whether it is a model: tables of parts and of estimators, and the checks of both.
 
-All raise ValueError, or whatever estimators raise; a decoder says where and what to do.
+A part is a record of plain values and arrays. A new kind is an entry of `PARTS`, with the fields that files
+have of it, and a clause of `check_part` if these must go together. A new kind of estimator is an entry of
+`ESTIMATORS`, with its fitted attributes, and a clause of `check_fitted`; one with a `FittedDictionary` is an
+entry of `KINDS`, too. Parameters are checked by the estimators themselves. A fitted model must predict before
+anybody gets it, in memory that its arrays bear out.
+
+Checks raise a ValueError that says what is wrong, or whatever a stranger's values make others raise.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import copy
+from itertools import dropwhile
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import LabelBinarizer, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
-from ledl.arrays import Array
-from ledl.coding import RidgeCoder
-from ledl.estimators._base import Dictionary, DictionaryClassifier, ResidualScores
-from ledl.estimators._crc import CRCClassifier
-from ledl.estimators._kernels import PairwiseKernel, PrecomputedKernel
-from ledl.estimators._lcksvd import DKSVDClassifier
-from ledl.estimators._ledl import LEDLClassifier
-from ledl.estimators._starts import n_starts_of
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
-from ledl.model_selection import LEDLClassifierCV
-from ledl.persistence._shapes import (
-    NEEDED,
-    OURS,
-    SHAPES,
-    check_floats,
-    expect,
-    is_count,
-    is_floats,
-    is_number,
-    shapes,
+from ledl.arrays import Array, check_memory
+from ledl.coding import OMP, Lasso, Ridge
+from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
+from ledl.estimators import (
+    KSVD,
+    CRCClassifier,
+    CSDLClassifier,
+    DictionaryClassifier,
+    DKSVDClassifier,
+    LCKSVDClassifier,
+    LEDLClassifier,
+    SRCClassifier,
 )
-from ledl.persistence._trials import check_pipeline, try_dictionary, try_others
-from ledl.rejection import RejectingClassifier, checked_label, our_parts
+from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.kernels import PairwiseKernel, PrecomputedKernel
+from ledl.model_selection import LEDLClassifierCV
+from ledl.rejection import RejectingClassifier, checked_label, our_parts, parts_of
+from ledl.solvers.lasso import SOLVERS
 from ledl.solvers.stream import Stream
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
-# A side of what images are brought to: a file must not ask for terabytes of pixels.
+# Bytes of a Gram matrix of atoms up to which loading makes one to try a model.
+MAX_TRIAL = 2**30
+# Pixels of a side that images are brought to: a file must not ask for terabytes.
 MAX_SIDE = 4096
-# Kernels, with the names of their parameters.
-KERNELS = {"rbf": {"gamma"}, "poly": {"gamma", "degree", "coef0"}, "hellinger": set()}
+
+COUNT = Interval(Integral, 1, 2**48, closed="left")
+SIDE = Interval(Integral, 1, MAX_SIDE, closed="both")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NUMBER = Interval(Real, None, None, closed="neither")
+# What values of arrays may be, by NumPy's letters of types. Floats are finite, too.
+ANY = "?bhilqBHILQfdUO"
+TYPES = {"floats": "fd", "float64": "d", "integers": "bhilq", "strings": "O", "labels": ANY, "values": ANY}
+
+# The fields of each part: constraints as scikit-learn has them for parameters; of an array the kind of its
+# values and the letters of its axes, each being one length in a part and those within it. "|" stands between
+# shapes of which one will do, "?" after what may be None.
+CODERS = [Lasso, Ridge, OMP]
+KERNELS = {
+    "rbf": {"gamma": [NUMBER, None]},
+    "poly": {"gamma": [NUMBER, None], "degree": [NUMBER], "coef0": [NUMBER]},
+    "hellinger": {},
+}
+PARTS: dict[type, dict[str, Any]] = {
+    FittedDictionary: {
+        "space": [IdentitySubspace, RowSpace, KernelSpace],
+        "atoms": "floats K r",
+        "unit_norm": ["boolean"],
+        "coder": CODERS,
+        "rule": [ClassifierRule, ResidualRule, RegularizedRule, None],
+        "classes": "labels c ?",
+        "atom_labels": "integers K ?",
+        "samples": "floats m r ?",
+        "sample_labels": "integers m ?",
+    },
+    IdentitySubspace: {},
+    RowSpace: {"basis": "floats r d"},
+    KernelSpace: {
+        "kernel": [PairwiseKernel, PrecomputedKernel],
+        "basis": "floats n r",
+        "coordinates": "floats n r",
+    },
+    PairwiseKernel: {
+        "kernel": [StrOptions(set(KERNELS))],
+        "parameters": [dict],
+        "normalize": ["boolean"],
+        "training": "float64 n d",
+        "inverse_norms": "floats n",
+    },
+    PrecomputedKernel: {},
+    Lasso: {
+        "alpha": [POSITIVE],
+        "tol": [POSITIVE],
+        "solver": [StrOptions({"auto", *SOLVERS})],
+        "max_iter": [COUNT],
+        "positive": ["boolean"],
+    },
+    Ridge: {"alpha": [POSITIVE], "name": [StrOptions({"alpha", "ridge_alpha"})]},
+    OMP: {"n_nonzero": [COUNT]},
+    ClassifierRule: {"weights": "floats K c"},
+    ResidualRule: {},
+    RegularizedRule: {"coder": [*CODERS, None]},
+    Stream: {
+        "seed": [Interval(Integral, 0, 2**31, closed="left")],
+        "n_batches": [COUNT],
+        "n_samples": [COUNT],
+        "G": "float64 K K",
+        "P": "float64 K q",
+        "square": [Interval(Real, 0, None, closed="left")],
+        "class_weights": "float64 c",
+    },
+    Preprocessing: {
+        "size": [SIDE],
+        "resize": [SIDE, None],
+        "resample": [str],
+        "channels": [str],
+        "scale": [NUMBER],
+        "mean": [list, tuple],
+        "std": [list, tuple],
+    },
+}
+
+# The attributes of each fitted estimator, likewise; it may have more. d is the number of features, K and c are
+# those of the dictionary's atoms and classes.
+FEATURES = {"n_features_in_": [COUNT], "feature_names_in_": "strings d ?"}
+WITH_ATOMS = {
+    **FEATURES,
+    "_dictionary": [FittedDictionary],
+    "n_iter_": [COUNT, None],
+    "stopped_by_": [str, None],
+    "history_": [dict, None],
+}
+WITH_LABELS = {**WITH_ATOMS, "label_components_": "floats K c", "_code_atoms": "floats K c"}
+LINEAR = {**FEATURES, "classes_": "labels c", "coef_": "floats p d | d"}
+ESTIMATORS: dict[type, dict[str, Any]] = {
+    CRCClassifier: WITH_ATOMS,
+    CSDLClassifier: WITH_ATOMS,
+    DKSVDClassifier: WITH_LABELS,
+    KSVD: WITH_ATOMS,
+    LCKSVDClassifier: WITH_LABELS,
+    LEDLClassifier: {
+        **WITH_LABELS,
+        "training_codes_": "floats s K ?",
+        "_n_samples": [COUNT],
+        "stream_": [Stream, None],
+    },
+    LEDLClassifierCV: {
+        **FEATURES,
+        "_dictionary": [FittedDictionary],
+        "classes_": "labels c",
+        "best_estimator_": [LEDLClassifier],
+        "best_params_": [dict],
+        "best_index_": [Integral, None],
+        "cv_results_": [dict, None],
+        "temperature_": [POSITIVE],
+    },
+    PixelFeatures: {},
+    RejectingClassifier: {
+        "classes_": "labels c",
+        "reject_label_": [str, Real],
+        "evidence_": "floats n e",
+        "cv_predictions_": "labels n",
+    },
+    ResNetFeatures: {"identity_": [str], "preprocessing_": [Preprocessing], "_n_features_out": [COUNT]},
+    SRCClassifier: WITH_ATOMS,
+    LabelBinarizer: {"classes_": "labels c"},
+    LinearDiscriminantAnalysis: {
+        **LINEAR,
+        "priors_": "values c ?",
+        "means_": "values c d ?",
+        "scalings_": "values d m ?",
+        "xbar_": "values d ?",
+        "covariance_": "values d d ?",
+        "_max_components": [COUNT, None],
+    },
+    LinearSVC: LINEAR,
+    LogisticRegression: LINEAR,
+    MinMaxScaler: {
+        **FEATURES,
+        **dict.fromkeys(("min_", "scale_"), "values d"),
+        **dict.fromkeys(("data_min_", "data_max_", "data_range_"), "values d ?"),
+    },
+    Normalizer: FEATURES,
+    PCA: {
+        **FEATURES,
+        "components_": "floats k d",
+        "mean_": "values d",
+        **dict.fromkeys(("explained_variance_", "explained_variance_ratio_", "singular_values_"), "values k ?"),
+    },
+    Pipeline: {},
+    RidgeClassifier: {**LINEAR, "_label_binarizer": [LabelBinarizer]},
+    StandardScaler: {**FEATURES, **dict.fromkeys(("mean_", "var_", "scale_"), "values d ?")},
+}
+# The codes and scores that dictionaries of a model have.
+KINDS = {
+    CRCClassifier: {"coder": [Ridge], "rule": [ResidualRule]},
+    CSDLClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
+    DKSVDClassifier: {"coder": [OMP], "rule": [ClassifierRule]},
+    KSVD: {"coder": [OMP], "rule": [None]},
+    LCKSVDClassifier: {"coder": [OMP], "rule": [ClassifierRule]},
+    LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule]},
+    SRCClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
+}
+# What else parameters ask for.
+ASKED_FOR: list[tuple[type, str, Any, dict[str, str]]] = [
+    (StandardScaler, "with_mean", True, {"mean_": "values d"}),
+    (StandardScaler, "with_std", True, {"scale_": "values d"}),
+    (LinearDiscriminantAnalysis, "solver", "svd", {"scalings_": "values d m", "xbar_": "values d"}),
+    (LinearDiscriminantAnalysis, "solver", "eigen", {"scalings_": "values d m"}),
+]
 OUTPUTS = ("default", "pandas", "polars")
+KEEPS_WIDTH = Normalizer | StandardScaler | MinMaxScaler
+
+
+def expect(fine: bool, message: str) -> None:
+    """Raise a ValueError with that message unless all is well."""
+    if not fine:
+        raise ValueError(message)
+
+
+def check_fields(
+    holder: Any, wanted: dict[str, Any], sizes: dict[str, Any] | None = None, *, finite: bool = True
+) -> dict[str, Any]:
+    """Raise unless attributes are as a table says; return the length of each letter, with those of `sizes`."""
+    sizes = dict(sizes or {})
+    settings = {name: kind for name, kind in wanted.items() if isinstance(kind, list)}
+    found: dict[str, Any] = {name: getattr(holder, name, None) for name in wanted}
+    validate_parameter_constraints(settings, {name: found[name] for name in settings}, type(holder).__name__)
+    for name in [name for name in wanted if name not in settings]:
+        value, kind = found[name], wanted[name]
+        if value is None and kind.endswith("?"):
+            continue
+        expect(value is not None, f"it has no {name}")
+        values, _, axes = kind.rstrip(" ?").partition(" ")
+        expect(type(value) is np.ndarray and value.dtype.char in TYPES[values], f"{name} must be {values}")
+        choices = {len(choice.split()): choice.split() for choice in axes.split("|")}
+        expect(value.ndim in choices, f"{name} has other axes")
+        for letter, size in zip(choices[value.ndim], value.shape, strict=True):
+            known = sizes.setdefault(letter, size)
+            expect(size > 0 and known == size, f"{name} has {size} where there should be {known}")
+        if finite and values in ("floats", "float64"):
+            expect(bool(np.isfinite(value).all()), f"{name} must be finite floats")
+    return sizes
 
 
 def check_part(part: Any) -> None:
-    """Whether a subspace, kernel, coder or preprocessing is one."""
-    if isinstance(part, RowSpace):
-        sizes = shapes(part, {"basis": "r d"})
-        expect(sizes["r"] <= sizes["d"], "the basis has more rows than columns")
-    elif isinstance(part, KernelSpace):
-        shapes(part, {"basis": "n r", "coordinates": "n r"})
-        expect(isinstance(part.kernel, PairwiseKernel | PrecomputedKernel), "its kernel is none")
+    """Raise unless a part is one; parts within it have been checked before."""
+    check_fields(part, PARTS[type(part)])
+    if isinstance(part, FittedDictionary):
+        check_dictionary(part)
     elif isinstance(part, PairwiseKernel):
-        _check_kernel(part)
-    elif isinstance(part, RidgeCoder):
-        shapes(part, {"atoms": "K r", "_projection": "r K"})
-    elif isinstance(part, Preprocessing):
-        _check_preprocessing(part)
+        wanted, found = KERNELS[str(part.kernel)], part.parameters
+        expect(found.keys() == wanted.keys(), f"these are not the parameters of kernel={part.kernel!r}")
+        validate_parameter_constraints(wanted, found, "kernel")
     elif isinstance(part, Stream):
-        _check_stream(part)
-    for name in ("basis", "coordinates", "training", "inverse_norms", "atoms", "_projection"):
-        if getattr(part, name, None) is not None:
-            check_floats(getattr(part, name), name)
+        expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
+    elif isinstance(part, Preprocessing):
+        for values in (part.mean, part.std):
+            fine = len(values) == 3 and all(isinstance(value, Real) for value in values)
+            expect(fine, "means and deviations are three numbers")
 
 
-def _check_kernel(kernel: PairwiseKernel) -> None:
-    name, parameters = kernel.kernel, kernel.parameters
-    expect(type(name) is str and name in KERNELS, f"there is no kernel {name!r:.50}")
-    expect(type(parameters) is dict, "parameters of kernels are a dict")
-    expect(set(parameters) == KERNELS[str(name)], f"these are not the parameters of kernel={name!r}")
-    for parameter, value in parameters.items():
-        expect(
-            is_number(value) or (parameter == "gamma" and value is None), f"{parameter} must be a finite number"
-        )
-    expect(type(kernel.normalize) is bool, "normalize is true or false")
-    shapes(kernel, {"training": "n d", "inverse_norms": "n"})
-    expect(kernel.training is not None and kernel.inverse_norms is not None, "its samples are missing")
-    expect(kernel.training.dtype == np.float64, "samples of kernels are of type float64")
+def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
+    """Raise unless samples can be coded over these atoms, and classified if there are classes; return lengths.
+
+    These are of d features, K atoms, r coordinates, c classes, and n samples of a kernel.
+    """
+    space, classes, labels = record.space, record.classes, record.atom_labels
+    sizes = check_fields(record, PARTS[FittedDictionary], finite=False)
+    for part in (space, getattr(space, "kernel", None), record.rule):
+        if part is not None:
+            sizes = check_fields(part, PARTS[type(part)], sizes, finite=False)
+    # Features themselves are coordinates, or k(x, .) of a precomputed kernel.
+    sizes.setdefault("d", sizes.get("n", sizes["r"]))
+    expect(sizes["r"] <= sizes.get("n", sizes["d"]), "the basis has more vectors than the space has directions")
+    expect(not (record.unit_norm and "n" in sizes), "samples of a kernel are not scaled, the kernel is")
+    if classes is None:
+        rest = (record.rule, labels, record.samples, record.sample_labels)
+        expect(all(one is None for one in rest), "it has no classes")
+        return sizes
+    expect(len(classes) > 1, "there are fewer than two classes")
+    check_classes(classes)
+    expect(record.rule is not None and labels is not None, "it has no rule, or no classes of atoms")
+    expect((record.samples is None) == (record.sample_labels is None), "samples and their labels go together")
+    for name, numbers in (("atoms", labels), ("samples", record.sample_labels)):
+        in_range = numbers is None or (numbers.min() >= 0 and numbers.max() < len(classes))
+        expect(in_range, f"{name} are of no class")
+    return sizes
 
 
-def _check_stream(stream: Stream) -> None:
-    """Whether these are sums; whether they go with the atoms is asked where both are known."""
-    for name in ("n_batches", "n_samples"):
-        expect(is_count(getattr(stream, name)), f"{name} is a number that is not zero")
-    expect(type(stream.seed) is int and 0 <= stream.seed < 2**31, "the seed is an integer of 31 bits")
-    expect(type(stream.square) is float and 0 <= stream.square < np.inf, "square is a sum of squares")
-    for name in ("G", "P", "class_weights"):
-        check_floats(getattr(stream, name), name)
-        expect(getattr(stream, name).dtype == np.float64, f"{name} is of type float64")
-    expect(bool((stream.class_weights >= 0).all()), "weights of classes are not negative")
+def check_classes(classes: Array) -> None:
+    """Raise unless labels are finite, and each there once."""
+    expect(classes.dtype.kind != "f" or bool(np.isfinite(classes).all()), "classes are finite")
+    expect(len(np.unique(classes)) == len(classes), "classes are there twice")
 
 
-def _check_preprocessing(part: Preprocessing) -> None:
-    for side in (part.size, part.resize):
-        expect(side is None or is_count(side), "sizes of images are integers")
-        expect((side or 0) <= MAX_SIDE, f"images of {side} pixels a side are more than {MAX_SIDE}")
-    for values in (part.mean, part.std):
-        expect(isinstance(values, list | tuple) and len(values) == 3, "means and deviations are three numbers")
-    expect(all(map(is_number, (part.scale, *part.mean, *part.std))), "scales are numbers")
+def made_names(kind: type) -> set[str]:
+    """Return the attributes of an estimator that follow from others: made in loading, and not in a file."""
+    if kind is LEDLClassifierCV:
+        return {"_dictionary", "classes_"}
+    return {"classes_", "atom_classes_", "components_", "dual_components_"} if kind in KINDS else set()
+
+
+def make(name: str, state: dict[str, Any], room: float) -> Any:
+    """Return one of these attributes; raise if it needs more than `room` bytes.
+
+    As `ledl.estimators.fitted_attributes` makes them, but one by one: a file may hold those that are large.
+    """
+    if name == "_dictionary":
+        return state["best_estimator_"].dictionary_
+    record = state["_dictionary"]
+    classes, space, K = record.classes, record.space, len(record.atoms)
+    if name.endswith("classes_"):
+        expect(classes is not None, "it has no classes")
+        n_bytes = K * classes.itemsize if name == "atom_classes_" else 0
+    else:
+        wanted = "dual_components_" if isinstance(space, KernelSpace) else "components_"
+        expect(name == wanted, f"{name} does not follow from a dictionary")
+        n_bytes = 0 if isinstance(space, IdentitySubspace) else 8 * K * max(space.basis.shape)
+    expect(n_bytes <= room, f"{name} would need {n_bytes:,} bytes, many times what the file holds")
+    if name == "atom_classes_":
+        return classes[record.atom_labels]
+    return classes if name == "classes_" else space.expand(record.atoms)
 
 
 def check_estimator(model: Any) -> None:
-    """Whether an estimator has parameters that it takes, and attributes that go together and predict."""
+    """Raise unless an estimator has parameters that it takes, and attributes that go together and predict."""
     if hasattr(model, "_parameter_constraints"):
         model._validate_params()
-    state = {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
-    config = state.pop("_sklearn_output_config", {})
+    config, names = vars(model).get("_sklearn_output_config", {}), fitted_names(model)
     expect(
         type(config) is dict and all(k == "transform" and v in OUTPUTS for k, v in config.items()),
         "its output is of a kind that there is not",
     )
-    with quietly():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # what they tell of is checked
+        warnings.simplefilter("ignore")
         if isinstance(model, Pipeline):
             check_pipeline(model)
-        elif isinstance(model, PixelFeatures | ResNetFeatures):
-            _check_features(model, state)
-        elif state and isinstance(model, Dictionary):
-            _check_dictionary(model)
-            try_dictionary(model)
-        elif state and isinstance(model, RejectingClassifier):
-            _check_rejecting(model)
-        elif state and isinstance(model, LEDLClassifierCV):
-            _check_tuned(model)
-        elif state and type(model).__name__ in SHAPES:
-            _check_others(model)
-            try_others(model)
+        elif isinstance(model, PixelFeatures):
+            expect(not names, "there are no attributes of pixels")
+            sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
+            expect(len(sides) == 2, "a size is a number, or a height and a width")
+            fine = all(isinstance(side, Integral) and 0 < side <= MAX_SIDE for side in sides)
+            expect(fine, f"sizes are 1 to {MAX_SIDE} pixels")
+        elif names:
+            check_fitted(model, names)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without warnings: what they tell of is checked."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
+def fitted_names(model: Any) -> set[str]:
+    """Return the names of what a model has beside its parameters and the kind of its output."""
+    return set(vars(model)) - set(model.get_params(deep=False)) - {"_sklearn_output_config"}
 
 
-def _check_features(model: Any, state: dict[str, Any]) -> None:
-    if isinstance(model, PixelFeatures):
-        expect(not state, "there are no attributes of pixels")
-        sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
-        expect(len(sides) == 2, "a size is a number, or a height and a width")
-        for side in sides:
-            expect(is_count(side) and side <= MAX_SIDE, f"sizes are 1 to {MAX_SIDE} pixels")
+def check_fitted(model: Any, names: set[str]) -> None:
+    """Raise unless attributes go together and predict, if that was not tried of a model within this one."""
+    if type(model) in KINDS:
+        check_with_dictionary(model)
+        try_dictionary(model)
         return
-    fitted = {"identity_", "preprocessing_", "_n_features_out"}
-    expect(set(state) in (set(), fitted), "it is fitted by halves")
-    if state:
-        expect(type(model.identity_) is str, "the network's identity is a string")
-        expect(isinstance(model.preprocessing_, Preprocessing), "it has no preprocessing")
-        expect(is_count(model._n_features_out), "it has no number of features")
-
-
-def _check_dictionary(model: Any) -> None:
-    needed = {"_space", "_scales", "_atoms", "n_features_in_"}
-    if isinstance(model, DictionaryClassifier):
-        needed |= {"classes_", "_atom_labels"}
-        # What tells the class of an atom, which predictions do without, but explanations and rejection do not.
-        by_residuals = isinstance(model, ResidualScores | CRCClassifier)
-        needed.add("atom_classes_" if by_residuals else "label_components_")
-    if isinstance(model, CRCClassifier):
-        needed.add("_ridge")
-    if isinstance(model, LEDLClassifier) and (model.rule == "joint" or n_starts_of(model) != 1):
-        needed.add("_code_atoms")
-    _check_there(model, needed)
-    space: Any = model._space
-    kernel: Any = getattr(space, "kernel", None)
-    needed = {"dual_components_" if isinstance(space, KernelSpace) else "components_"}
-    _check_there(model, needed)
-    expect(type(model._scales) is bool, "_scales is true or false")
-    sizes = shapes(model, OURS, d=model.n_features_in_)
-    for name in ("_atoms", "components_", "dual_components_", "label_components_", "_code_atoms"):
-        if hasattr(model, name):
-            check_floats(getattr(model, name), name)
-    if isinstance(space, IdentitySubspace):
-        expect(sizes["r"] == sizes["d"], "atoms and features differ in number")
-    elif isinstance(space, RowSpace):
-        expect(space.basis.shape == (sizes["r"], sizes["d"]), "the basis is of another shape than the atoms")
+    sizes = {"d": model.n_features_in_} if "n_features_in_" in names else {}
+    sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
+    if isinstance(model, LEDLClassifierCV):
+        expect(model.n_features_in_ == model.best_estimator_.n_features_in_, "its model has other features")
+    elif isinstance(model, RejectingClassifier):
+        inner, classes = our_parts(model.estimator_).classifier, model.classes_
+        expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
+        same = classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_)
+        expect(same, "its classes are not its classifier's")
+        checked_label(model.reject_label_, classes)
+        expect(sizes["e"] == 2, "there are two measures of evidence")
+    elif isinstance(model, ResNetFeatures):
+        expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
     else:
-        expect(isinstance(space, KernelSpace), "there is no subspace")
-        n = sizes["d"] if isinstance(kernel, PrecomputedKernel) else len(kernel.training)
-        expect(space.basis.shape == (n, sizes["r"]) and sizes["n"] == n, "samples and atoms do not go together")
-        width = n if isinstance(kernel, PrecomputedKernel) else kernel.training.shape[1]
-        expect(width == sizes["d"], "the kernel's samples have other features")
-    if isinstance(model, CRCClassifier):
-        expect(isinstance(model._ridge, RidgeCoder), "it has no ridge codes")
-        expect(model._ridge.atoms.shape == model._atoms.shape, "its ridge codes are over other atoms")
-    if isinstance(model, DictionaryClassifier):
-        _check_labels(model, sizes["c"])
-    if hasattr(model, "stream_"):
-        _check_goes_on(model, sizes)
-    _check_outcome(model)
+        check_sklearn(model, sizes)
 
 
-def _check_goes_on(model: Any, sizes: dict[str, int]) -> None:
-    """Whether the sums of a stream are of the model's atoms and classes."""
-    K, d, c = (sizes[letter] for letter in "Kdc")
-    stream = model.stream_
-    expect(isinstance(model, LEDLClassifier) and isinstance(stream, Stream), "there is no stream to go on with")
-    expect(isinstance(model._space, IdentitySubspace), "a stream has no subspace")
-    expect(hasattr(model, "_code_atoms"), "it has no _code_atoms")
-    expect(n_starts_of(model) == 1, "a stream has one start")
-    expect(stream.G.shape == (K, K) and stream.P.shape == (K, d + 2 * c), "the stream is of other atoms")
-    expect(stream.class_weights.shape == (c,), "the stream is of other classes")
+def check_with_dictionary(model: Any) -> None:
+    """Raise unless a model's dictionary, which has been checked by itself, goes with the rest."""
+    wanted, record = dict(ESTIMATORS[type(model)]), vars(model)["_dictionary"]
+    expect(isinstance(record, FittedDictionary), "its dictionary is none")
+    check_fields(record, KINDS[type(model)])
+    sizes, d = check_dictionary(record), model.n_features_in_
+    expect(sizes["d"] == d, f"its atoms have {sizes['d']} features where there should be {d!r:.50}")
+    wanted |= {"dual_components_": "floats K n"} if "n" in sizes else {"components_": "floats K d"}
+    if record.classes is not None:
+        wanted["classes_"] = "labels c"
+        if hasattr(model, "atom_classes_") or not isinstance(model, DKSVDClassifier):  # its atoms may have none
+            wanted["atom_classes_"] = "labels K"
+            expect(len(np.unique(record.atom_labels)) == sizes["c"], "some classes have no atoms")
+    check_fields(model, wanted, sizes)
+    if getattr(model, "stream_", None) is not None:
+        expect(isinstance(record.space, IdentitySubspace), "a stream has no subspace")
+        check_fields(model.stream_, PARTS[Stream], {**sizes, "q": d + 2 * sizes["c"]}, finite=False)
+    for values in (getattr(model, "history_", None) or {}).values():
+        fine = type(values) is np.ndarray and values.dtype.kind == "f"
+        expect(fine, "history_ holds numbers of each iteration")
 
 
-def _check_labels(model: Any, c: int) -> None:
-    check_classes(model.classes_)
-    labels = model._atom_labels
-    expect(c >= 2, "there are fewer than two classes")
-    _check_indices(labels, c, "atoms are of no class")
-    _check_starts(model)
-    if not isinstance(model, DKSVDClassifier):  # which may start at all samples
-        expect(len(np.unique(labels)) == c, "some classes have no atoms")
-    if hasattr(model, "_samples") or hasattr(model, "_sample_labels"):
-        _check_there(model, {"_samples", "_sample_labels"})
-        _check_indices(model._sample_labels, c, "samples are of no class")
-        check_floats(model._samples, "_samples")
-    if hasattr(model, "atom_classes_"):
-        # Of the same type, so that the comparison needs no more memory than the file had.
-        expect(model.atom_classes_.dtype == model.classes_.dtype, "classes of atoms are of another type")
-        expect(np.array_equal(model.atom_classes_, model.classes_[labels]), "classes of atoms differ")
-
-
-def _check_starts(model: Any) -> None:
-    """Whether atoms can be shared out among starts, each with the same classes in the same order."""
-    n, labels = n_starts_of(model), model._atom_labels
-    expect(type(n) is int and n > 0, "_n_starts is a number of starts")
-    expect(n == 1 or isinstance(model, LEDLClassifier), "only LEDL has several starts")
-    expect(len(labels) % n == 0, f"{len(labels)} atoms are not those of {n} starts")
-    expect(bool((labels.reshape(n, -1) == labels[: len(labels) // n]).all()), "starts differ in their classes")
-
-
-def _check_indices(labels: Array, c: int, message: str) -> None:
-    expect(labels.dtype.kind == "i" and labels.min() >= 0 and labels.max() < c, message)
-
-
-def _check_rejecting(model: RejectingClassifier) -> None:
-    """Whether it wraps a fitted classifier of ours, and knows what is usual."""
-    _check_there(model, {"estimator_", "classes_", "reject_label_", "evidence_", "cv_predictions_"})
-    inner = our_parts(model.estimator_).classifier
-    expect(hasattr(inner, "_atoms"), "its classifier is not fitted")
-    expect(type(model.classes_) is np.ndarray, "it has no classes")
-    expect(model.classes_.dtype == inner.classes_.dtype, "its classes are of another type")
-    expect(np.array_equal(model.classes_, inner.classes_), "its classes are not its classifier's")
-    checked_label(model.reject_label_, model.classes_)
-    shapes(model, {"evidence_": "n e", "cv_predictions_": "n"})
-    check_floats(model.evidence_, "evidence_")
-    expect(model.evidence_.shape[1] == 2, "there are two measures of evidence")
-    expect(model.cv_predictions_.dtype.kind in "biufUO", "predictions are labels")
-
-
-def _check_tuned(model: LEDLClassifierCV) -> None:
-    """Whether it wraps a fitted model, which has been tried by itself, and a temperature that it can take."""
-    _check_there(model, {"best_estimator_", "best_params_", "classes_", "n_features_in_", "temperature_"})
-    best = model.best_estimator_
-    expect(isinstance(best, LEDLClassifier) and hasattr(best, "_atoms"), "its model is not fitted")
-    expect(model.n_features_in_ == best.n_features_in_, "its model has other features")
-    expect(type(model.classes_) is np.ndarray, "it has no classes")
-    expect(model.classes_.dtype == best.classes_.dtype, "its classes are of another type")
-    expect(np.array_equal(model.classes_, best.classes_), "its classes are not its model's")
-    expect(is_number(model.temperature_) and model.temperature_ > 0, "temperature_ is a positive number")
-    expect(is_count(model.n_features_in_), "n_features_in_ is a number of features")
-    shapes(model, {"feature_names_in_": "d"}, d=model.n_features_in_)
-    expect(type(model.best_params_) is dict, "best_params_ are settings")
-    expect(type(getattr(model, "cv_results_", {})) is dict, "cv_results_ are a dict")
-    expect(isinstance(getattr(model, "best_index_", 0), int), "best_index_ is a place")
-
-
-def _check_outcome(model: Any) -> None:
-    expect(is_count(getattr(model, "n_iter_", 1)), "n_iter_ is a number of iterations")
-    expect(is_count(getattr(model, "_n_samples", 1)), "_n_samples is a number of samples")
-    expect(type(getattr(model, "stopped_by_", "")) is str, "stopped_by_ is a word")
-    history = getattr(model, "history_", {})
-    expect(
-        type(history) is dict and all(is_floats(values) for values in history.values()),
-        "history_ holds numbers of each iteration",
-    )
-
-
-def check_classes(classes: Array) -> None:
-    """Whether these are labels: numbers or strings, each once."""
-    expect(classes.dtype.kind in "biufUO" and classes.ndim == 1, "classes are labels")
-    if classes.dtype.kind == "f":
-        expect(bool(np.isfinite(classes).all()), "classes are finite")
-    expect(len(np.unique(classes)) == len(classes), "classes are there twice")
-
-
-def _check_others(model: Any) -> None:
-    """Of scikit-learn's estimators: shapes, and numbers that predictions need."""
-    name = type(model).__name__
-    _check_there(model, NEEDED[name] | _needed_by_parameters(model))
-    n_features = getattr(model, "n_features_in_", 1)
-    sizes = shapes(model, SHAPES[name], d=n_features)
-    if hasattr(model, "classes_") and name != "RidgeClassifier":  # its binarizer has them
-        check_classes(np.asarray(model.classes_))
-    for attribute in ("coef_", "components_"):
-        if hasattr(model, attribute):
-            check_floats(getattr(model, attribute), attribute)
-    if hasattr(model, "intercept_"):
+def check_sklearn(model: Any, sizes: dict[str, Any]) -> None:
+    """Raise unless one of scikit-learn's estimators has what its parameters ask for, and predicts."""
+    for kind, parameter, value, fields in ASKED_FOR:
+        if isinstance(model, kind) and getattr(model, parameter) == value:
+            check_fields(model, fields, sizes)
+    if hasattr(model, "classes_"):
+        check_classes(model.classes_)
+    if hasattr(model, "coef_"):
         # A number where no intercept was fitted.
-        intercept = np.asarray(model.intercept_)
+        intercept, p, c = np.asarray(model.intercept_), sizes.get("p", 1), sizes["c"]
+        expect(intercept.dtype.kind == "f" and intercept.shape in ((), (p,)), "intercept_ has another shape")
+        expect("p" not in sizes or p in ((1, 2) if c == 2 else (c,)), "coef_ has not a row for each class")
+    expect(getattr(model, "n_components_", 0) in (0, sizes.get("k")), "n_components_ is another number")
+    if holds_width(model):
+        X = np.zeros((1, model.n_features_in_))
+        try_out(model, X)
+        if hasattr(model, "scalings_"):  # it transforms, too
+            try_out(model, X, classify=False)
+
+
+def try_dictionary(model: Any) -> None:
+    """Have a model code one of its own samples or atoms, and zeros, unless that takes too much memory."""
+    n_bytes = gram_bytes(model)
+    if n_bytes > MAX_TRIAL:  # refused only if it is hopeless
+        check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
+        return
+    space, atoms = model._dictionary.space, model._dictionary.atoms
+    kernel = getattr(space, "kernel", None)
+    if isinstance(kernel, PairwiseKernel):
+        X = kernel.training[:1]
+    elif isinstance(kernel, PrecomputedKernel):
+        X = space.coordinates[:1] @ space.coordinates.T
+    else:
+        X = space.expand(atoms[:1])
+    if getattr(kernel, "kernel", None) != "poly":  # which may be negative at zero
+        X = np.concatenate([X, np.zeros_like(X)])
+    expect(bool(np.isfinite(try_out(model, X)).all()), "its codes are not finite")
+
+
+def check_pipeline(model: Any) -> None:
+    """Raise unless steps follow each other, and zeros come through where all steps take them."""
+    expect(
+        isinstance(model.steps, list | tuple)
+        and all(isinstance(step, list | tuple) and len(step) == 2 for step in model.steps),
+        "steps are a list of names and estimators",
+    )
+    expect(all(type(name) is str for name, _ in model.steps), "names of steps are strings")
+    model._validate_steps()
+    parts, width = parts_of(model), None
+    steps = [step for step in (*parts.transformers, parts.classifier) if step is not None]
+    for step in steps:
+        taken = getattr(step, "n_features_in_", None)
         expect(
-            is_floats(intercept) and intercept.shape in ((), (sizes.get("p", 1),)),
-            "intercept_ has another shape",
+            None in (taken, width) or taken == width, f"a step gives {width} values and the next takes {taken}"
         )
-    if "p" in sizes and "c" in sizes:
-        rows = (1, 2) if sizes["c"] == 2 else (sizes["c"],)
-        expect(sizes["p"] in rows, "coef_ has not a row for each class")
-    if name == "RidgeClassifier":
-        binarizer = getattr(model, "_label_binarizer", None)
-        expect(type(binarizer).__name__ == "LabelBinarizer", "it has no binarizer of labels")
-    if hasattr(model, "n_components_"):
-        expect(model.n_components_ == sizes["k"], "n_components_ is another number")
-    for attribute in ("_max_components", "_n_features_out"):
-        expect(is_count(getattr(model, attribute, 1)), f"{attribute} is a number")
+        width = width_after(step) or (width if isinstance(step, KEEPS_WIDTH) else None)
+    for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
+        check_fields(step, dict.fromkeys(("mean_", "min_", "scale_"), "floats d ?"))
+    steps = list(dropwhile(lambda step: isinstance(step, PixelFeatures | ResNetFeatures), steps))
+    # Steps that keep the number of values may come before one whose arrays bear it out.
+    changing = [step for step in steps if holds_width(step) or width_after(step) is None]
+    if not changing or not holds_width(changing[0]):
+        return
+    X = np.zeros((1, changing[0].n_features_in_))
+    for step in steps:
+        # Zeros may have become what this kernel does not take; it was tried with samples of its own.
+        if not fitted_names(step) or gram_bytes(step) > MAX_TRIAL or getattr(step, "kernel", None) == "poly":
+            return
+        X = try_out(step, X, classify=step is steps[-1])
 
 
-def _needed_by_parameters(model: Any) -> set[str]:
-    """What transforms need that depends on parameters: where there are no arrays, there is no trial."""
-    if isinstance(model, StandardScaler):
-        return ({"mean_"} if model.with_mean else set()) | ({"scale_"} if model.with_std else set())
-    if isinstance(model, LinearDiscriminantAnalysis):
-        return {"svd": {"scalings_", "xbar_"}, "eigen": {"scalings_"}, "lsqr": set()}[model.solver]
-    return set()
+def width_after(step: Any) -> int | None:
+    """Return how many values a step gives, if that is known."""
+    if isinstance(step, PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD):
+        return getattr(step, "_n_features_out", None)
+    return getattr(step, "n_features_in_", None) if isinstance(step, KEEPS_WIDTH) else None
 
 
-def _check_there(model: Any, needed: set[str]) -> None:
-    missing = sorted(name for name in needed if getattr(model, name, None) is None)
-    expect(not missing, f"it has no {', '.join(missing)}")
+def holds_width(model: Any) -> bool:
+    """Return whether arrays of a fitted model bear out its number of features, so that zeros may be made."""
+    wide = [name for name, kind in ESTIMATORS[type(model)].items() if " d" in kind]
+    return hasattr(model, "_dictionary") or any(getattr(model, name, None) is not None for name in wide)
+
+
+def gram_bytes(model: Any) -> int:
+    """Return the bytes of the Gram matrix that a model needs to code samples."""
+    record = getattr(model, "_dictionary", None)
+    if record is None:
+        return 0
+    # Ridge codes come by the smaller of D D' and D'D.
+    side = min(record.atoms.shape) if isinstance(record.coder, Ridge) else len(record.atoms)
+    return int(8 * side**2)
+
+
+def try_out(model: Any, X: Array, *, classify: bool = True) -> Array:
+    """Classify samples, if the model does, and raise where that gives nothing; else return them transformed."""
+    model = copy(model)
+    vars(model).pop("_sklearn_output_config", None)  # arrays, whatever the user prefers: pandas may not be here
+    if classify and hasattr(model, "predict"):
+        if hasattr(model, "decision_function"):
+            expect(bool(np.isfinite(model.decision_function(X)).all()), "its scores are not finite")
+        expect(len(model.predict(X)) == len(X), "it does not predict")
+        return X
+    return np.asarray(model.transform(X)) if hasattr(model, "transform") else X

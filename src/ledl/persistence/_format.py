@@ -20,12 +20,11 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from ledl.arrays import Array
-from ledl.estimators._base import check_memory
+from ledl.arrays import Array, check_memory
 from ledl.files import write_atomically
 
 MAGIC = b"\x89LEDL\r\n\x1a"  # not text, and damaged by whatever changes line ends
-FORMAT = 1
+FORMAT = 2
 PREFACE, CHECKSUM = len(MAGIC) + 8, 32
 ALIGN = 64
 # Python needs some twenty times the bytes of the worst header; a million names are better off in an array.
@@ -65,8 +64,13 @@ class ModelFileError(ValueError):
 
 
 def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
-    """A complete file or none; of each array no more is copied than its layout asks for."""
-    table, _ = _places(arrays)
+    """Write a complete file or none; of each array no more is copied than its layout asks for."""
+    table: list[dict[str, Any]] = []
+    offset = 0
+    for array in arrays:
+        place = {"shape": list(array.shape), "order": order_of(array), "offset": offset}
+        table.append({"dtype": array.dtype.newbyteorder("<").str, **place})
+        offset += array.nbytes + -array.nbytes % ALIGN
     text = json.dumps({"format": FORMAT, **header, "arrays": table}, allow_nan=False).encode()
     text += b" " * (-(PREFACE + len(text)) % ALIGN)
     if len(text) > MAX_HEADER:
@@ -94,14 +98,15 @@ def _parts(text: bytes, arrays: list[Array]) -> Iterator[Any]:
 
 
 def order_of(array: Array) -> str:
-    """How an array lies in memory, since products of the same numbers laid out otherwise round otherwise."""
+    """Return how an array lies in memory: products of the same numbers laid out otherwise round otherwise."""
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
 
 
 def check_array(array: Array) -> None:
-    """Refuse, with reason and remedy, what the arrays of a file cannot be."""
-    kind = _kind(array)
-    if kind not in NUMBERS and (array.dtype.kind != "U" or not 0 < array.dtype.itemsize <= 4 * MAX_STRING):
+    """Raise, with reason and remedy, for what the arrays of a file cannot be."""
+    if array.dtype.newbyteorder("<").str not in NUMBERS and (
+        array.dtype.kind != "U" or not 0 < array.dtype.itemsize <= 4 * MAX_STRING
+    ):
         raise ModelFileError(
             f"holds {array.dtype}, but files hold arrays of numbers, of truth values and of strings only. "
             "Convert it with astype"
@@ -109,21 +114,8 @@ def check_array(array: Array) -> None:
     _check_shape(array.shape)
 
 
-def _kind(array: Array) -> str:
-    return str(array.dtype.newbyteorder("<").str)
-
-
-def _places(arrays: list[Array]) -> tuple[list[dict[str, Any]], int]:
-    table, offset = [], 0
-    for array in arrays:
-        entry = {"dtype": _kind(array), "shape": list(array.shape), "order": order_of(array), "offset": offset}
-        table.append(entry)
-        offset += array.nbytes + -array.nbytes % ALIGN
-    return table, offset
-
-
 def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
-    """The header and the arrays, writable and in this machine's byte order, of a file that is whole."""
+    """Return the header and the arrays, writable and in this machine's byte order, of a file that is whole."""
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
         what = "a folder" if path.is_dir() else "no file but a device or a pipe"
         raise ModelFileError(f"{path} is {what}. Give a file that ledl.save wrote.")
@@ -140,8 +132,15 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], list[Array]]:
     if not _is_whole(file, size):
         _tell_damage(text, size - PREFACE - length - CHECKSUM)
     header = _parse(text)
-    if header.get("format") != FORMAT:
-        _tell_format(header.get("format"))
+    found = header.get("format")
+    if found != FORMAT:
+        if type(found) is not int or found < 1:
+            reason = f"says that its format is {found!r:.50}, which there is not. Save the model again"
+        elif found < FORMAT:
+            reason = f"was written by an older version of ledl (format {found}). Train the model again"
+        else:
+            reason = f"is of format {found}, and this version of ledl knows up to {FORMAT}. Use a newer ledl"
+        raise ModelFileError(reason)
     entries = _check_table(header.get("arrays"), size - PREFACE - length - CHECKSUM)
     try:
         check_memory(size, "arrays that", "Use a machine with more memory")
@@ -152,7 +151,7 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], list[Array]]:
 
 
 def _check_preface(preface: bytes, size: int) -> int:
-    """The length of the header, if this can be a model file."""
+    """Return the length of the header, if this can be a model file."""
     if not preface.startswith(MAGIC):
         if MAGIC.startswith(preface):
             raise ModelFileError(
@@ -176,14 +175,11 @@ def _check_preface(preface: bytes, size: int) -> int:
 
 
 def _is_whole(file: BinaryIO, size: int) -> bool:
-    digest, left = hashlib.sha256(), size - CHECKSUM
+    """Return whether the checksum is that of all before it."""
+    digest = hashlib.sha256()
     file.seek(0)
-    while left > 0:
-        chunk = file.read(min(CHUNK, left))
-        if not chunk:
-            return False
-        digest.update(chunk)
-        left -= len(chunk)
+    for start in range(0, size - CHECKSUM, CHUNK):
+        digest.update(file.read(min(CHUNK, size - CHECKSUM - start)))
     return digest.digest() == file.read(CHECKSUM)
 
 
@@ -200,14 +196,6 @@ def _tell_damage(text: bytes, n_bytes: int) -> NoReturn:
     raise ModelFileError(
         "was altered or damaged: its checksum is not that of its content. Copy or save it again"
     )
-
-
-def _tell_format(found: Any) -> NoReturn:
-    if type(found) is int and found > FORMAT:
-        raise ModelFileError(
-            f"is of format {found}, and this version of ledl knows up to {FORMAT}. Use a newer ledl"
-        )
-    raise ModelFileError(f"says that its format is {found!r:.50}, which there is not. Save the model again")
 
 
 def _parse(text: bytes) -> dict[str, Any]:
@@ -233,7 +221,7 @@ def _parse(text: bytes) -> dict[str, Any]:
 
 
 def _check_table(table: Any, n_bytes: int) -> list[tuple[np.dtype, tuple[int, ...], str]]:
-    """Types, shapes and layouts of the arrays, if together they are what the file has room for."""
+    """Return types, shapes and layouts of the arrays, if together they are what the file has room for."""
     if type(table) is not list:
         raise ModelFileError("has no table of arrays. Save the model again")
     entries, end = [], 0
@@ -292,5 +280,5 @@ def _read_array(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...], order: 
 
 
 def _bytes_of(array: Array) -> Array:
-    """A view of an array's bytes in the order of memory."""
+    """Return a view of an array's bytes in the order of memory."""
     return (array.T if order_of(array) == "F" else array).reshape(-1).view(np.uint8)

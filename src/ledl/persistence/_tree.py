@@ -7,74 +7,35 @@ None, truth values, integers, finite floats and strings stand for themselves. Al
     {"strings": [...]}                        an array of Python's strings
     {"estimator": {"name": ..., "params": {...}, "state": {...}}}
     {"part": {"name": ..., "fields": {...}}}
+    {"made": null | type of floats}           an attribute that follows from the estimator's others
 
-Names of estimators and parts are those of the tables below.
+Names of estimators and parts are those of the tables in `ledl.persistence._checks`. An array, whoever refers to
+it, is in the file once, and one object again when it is read.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import sklearn
 
 import ledl
 from ledl.arrays import Array
-from ledl.persistence._checks import check_estimator, check_part
+from ledl.dictionary import FittedDictionary
+from ledl.persistence._checks import (
+    ESTIMATORS,
+    PARTS,
+    check_estimator,
+    check_part,
+    expect,
+    made_names,
+    make,
+)
 from ledl.persistence._format import ModelFileError, check_array
 
-ESTIMATORS = {
-    **{
-        name: f"ledl.estimators:{name}"
-        for name in (
-            "CRCClassifier",
-            "CSDLClassifier",
-            "DKSVDClassifier",
-            "KSVD",
-            "LCKSVDClassifier",
-            "LEDLClassifier",
-            "SRCClassifier",
-        )
-    },
-    "LEDLClassifierCV": "ledl.model_selection:LEDLClassifierCV",
-    "PixelFeatures": "ledl.features:PixelFeatures",
-    "RejectingClassifier": "ledl.rejection:RejectingClassifier",
-    "ResNetFeatures": "ledl.features:ResNetFeatures",
-    "LabelBinarizer": "sklearn.preprocessing:LabelBinarizer",
-    "LinearDiscriminantAnalysis": "sklearn.discriminant_analysis:LinearDiscriminantAnalysis",
-    "LinearSVC": "sklearn.svm:LinearSVC",
-    "LogisticRegression": "sklearn.linear_model:LogisticRegression",
-    "MinMaxScaler": "sklearn.preprocessing:MinMaxScaler",
-    "Normalizer": "sklearn.preprocessing:Normalizer",
-    "PCA": "sklearn.decomposition:PCA",
-    "Pipeline": "sklearn.pipeline:Pipeline",
-    "RidgeClassifier": "sklearn.linear_model:RidgeClassifier",
-    "StandardScaler": "sklearn.preprocessing:StandardScaler",
-}
-# With the names of what they are made of.
-PARTS = {
-    "IdentitySubspace": ("ledl.subspace:IdentitySubspace", ()),
-    "KernelSpace": ("ledl.subspace:KernelSpace", ("kernel", "basis", "coordinates")),
-    "PairwiseKernel": (
-        "ledl.estimators._kernels:PairwiseKernel",
-        ("kernel", "parameters", "normalize", "training", "inverse_norms"),
-    ),
-    "PrecomputedKernel": ("ledl.estimators._kernels:PrecomputedKernel", ()),
-    "Preprocessing": (
-        "ledl.features:Preprocessing",
-        ("size", "resize", "resample", "channels", "scale", "mean", "std"),
-    ),
-    "RidgeCoder": ("ledl.coding:RidgeCoder", ("atoms", "_projection")),
-    "RowSpace": ("ledl.subspace:RowSpace", ("basis",)),
-    "Stream": (
-        "ledl.solvers.stream:Stream",
-        ("seed", "n_batches", "n_samples", "G", "P", "square", "class_weights"),
-    ),
-}
 # Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
 # writes to. Somebody else's file must not decide that.
 OF_THE_MACHINE = {"batch_size", "cache", "checkpoint", "device", "max_pixels", "memory", "n_jobs", "progress"}
@@ -93,51 +54,70 @@ MAX_DEPTH = 32
 MAX_INT = 2**63
 # Estimators and parts of a file, each of which is tried.
 MAX_OBJECTS = 1000
+# Bytes that loading may make of a file's arrays for attributes that follow from others: so many, and so many
+# times those of the arrays. Atoms as users see them are in the file where that is not enough.
+MAX_MADE, TIMES_MADE = 2**30, 8
+LARGE = {"components_", "dual_components_"}
+
+
+def may_be_state(cls: type, name: str) -> bool:
+    """Return whether instances may have such an attribute beside their parameters.
+
+    Nothing that the class itself has: a file must not replace methods, properties or constraints.
+    """
+    if not name.isidentifier() or name.startswith("__") or not (name.startswith("_") or name.endswith("_")):
+        return False
+    return name not in NOT_THE_MODEL and not hasattr(cls, name)
 
 
 class Encoder:
-    """Trees of values; the arrays in them, each once, are collected in `arrays`."""
+    """Makes trees of values; the arrays in them, each once, are collected in `arrays`."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
         self._numbers: dict[int, int] = {}
+        self._n_made = 0
 
     def encode(self, value: Any, where: str, depth: int = 0) -> Any:
-        """The tree of a value, or an error that says what `where` is and why it cannot be stored."""
+        """Return the tree of a value, or raise what says what `where` is and why it cannot be stored."""
         if depth > MAX_DEPTH:
             raise refusal(where, f"lies more than {MAX_DEPTH} levels deep, or within itself", "Flatten it")
         kind = type(value)
-        if value is None or kind in (bool, str):
+        if kind is int and not -MAX_INT <= value < MAX_INT:
+            raise refusal(where, "is an integer of more than 64 bits", "Give a smaller one")
+        if value is None or kind in (bool, str, int) or (kind is float and math.isfinite(value)):
             return value
-        if kind is int:
-            return self._integer(value, where)
         if kind is float:
-            return value if math.isfinite(value) else {"float": str(value)}
+            return {"float": str(value)}
         if kind in (list, tuple):
             items = [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
             return {kind.__name__: items}
         if kind is dict:
-            return {"dict": [self._item(key, value[key], where, depth) for key in value]}
+            pairs = []
+            for key, item in value.items():
+                if type(key) not in (bool, int, float, str) and not isinstance(key, np.generic):
+                    remedy = "Use strings or numbers as keys"
+                    raise refusal(where, f"has a key of type {type(key).__name__}", remedy)
+                name = self.encode(key, f"a key of {where}", depth + 1)
+                pairs.append([name, self.encode(item, f"{where}[{key!r}]", depth + 1)])
+            return {"dict": pairs}
         if isinstance(value, np.generic):
             return {"scalar": self._array(np.asarray(value), where)}
-        if kind in (np.ndarray, np.memmap):
-            return (
-                self._strings(value, where) if value.dtype.kind == "O" else {"array": self._array(value, where)}
-            )
-        return self._object(value, where, depth)
-
-    def _integer(self, value: int, where: str) -> int:
-        if not -MAX_INT <= value < MAX_INT:
-            raise refusal(where, "is an integer of more than 64 bits", "Give a smaller one")
-        return value
-
-    def _item(self, key: Any, value: Any, where: str, depth: int) -> list[Any]:
-        if type(key) not in (bool, int, float, str) and not isinstance(key, np.generic):
-            raise refusal(where, f"has a key of type {type(key).__name__}", "Use strings or numbers as keys")
-        return [
-            self.encode(key, f"a key of {where}", depth + 1),
-            self.encode(value, f"{where}[{key!r}]", depth + 1),
-        ]
+        if kind in (np.ndarray, np.memmap) and value.dtype.kind != "O":
+            return {"array": self._array(value, where)}
+        if kind is np.ndarray:
+            strings = value.tolist()
+            if value.ndim != 1 or not all(type(item) is str for item in strings):
+                reason = "is an array of Python objects that are not all strings"
+                raise refusal(where, reason, "Convert it to numbers or strings with astype")
+            return {"strings": strings}
+        if kind in ESTIMATORS:
+            return {"estimator": self._estimator(value, where, depth + 1)}
+        if kind in PARTS:
+            values = {name: getattr(value, name) for name in PARTS[kind]}
+            fields = {name: self.encode(one, f"{where}.{name}", depth + 1) for name, one in values.items()}
+            return {"part": {"name": kind.__name__, "fields": fields}}
+        raise refusal(where, *why_not(value))
 
     def _array(self, array: Array, where: str) -> int:
         try:
@@ -149,115 +129,77 @@ class Encoder:
             self.arrays.append(array)  # which also keeps its id from being given to another
         return self._numbers[id(array)]
 
-    def _strings(self, array: Array, where: str) -> Any:
-        values = array.tolist()
-        if array.ndim != 1 or not all(type(value) is str for value in values):
-            raise refusal(
-                where,
-                "is an array of Python objects that are not all strings",
-                "Convert it to numbers or strings with astype",
-            )
-        return {"strings": values}
-
-    def _object(self, value: Any, where: str, depth: int) -> Any:
-        name = type(value).__name__
-        if name in ESTIMATORS and type(value) is resolve_name(ESTIMATORS[name]):
-            return {"estimator": self._estimator(name, value, where, depth)}
-        if name in PARTS and type(value) is resolve_name(PARTS[name][0]):
-            fields = {
-                field: self.encode(getattr(value, field), f"{where}.{field}", depth + 1)
-                for field in PARTS[name][1]
-            }
-            return {"part": {"name": name, "fields": fields}}
-        raise refusal(where, *why_not(value))
-
-    def _estimator(self, name: str, model: Any, where: str, depth: int) -> dict[str, Any]:
-        names = type(model)._get_param_names()
-        params = {
-            param: self.encode(_path_as_text(getattr(model, param)), f"{where}.{param}", depth + 1)
-            for param in names
-            if param not in OF_THE_MACHINE
-        }
-        state = {}
-        for attribute, value in vars(model).items():
-            if attribute in names or attribute in NOT_THE_MODEL:
+    def _estimator(self, model: Any, where: str, depth: int) -> dict[str, Any]:
+        kind, params, state = type(model), {}, {}
+        names = kind._get_param_names()
+        for name in names:
+            if name not in OF_THE_MACHINE:
+                value = getattr(model, name)
+                value = os.fspath(value) if isinstance(value, os.PathLike) else value
+                params[name] = self.encode(value, f"{where}.{name}", depth)
+        for name, value in vars(model).items():
+            if name in names or name in NOT_THE_MODEL:
                 continue
-            if not may_be_state(type(model), attribute):
-                raise refusal(
-                    f"{where}.{attribute}",
-                    "is no attribute that fit sets",
-                    "Delete it, or give it to save as info",
-                )
-            state[attribute] = self.encode(value, f"{where}.{attribute}", depth + 1)
-        return {"name": name, "params": params, "state": state}
+            if not may_be_state(kind, name):
+                remedy = "Delete it, or give it to save as info"
+                raise refusal(f"{where}.{name}", "is no attribute that fit sets", remedy)
+            if name in made_names(kind) and self._is_made(name, value, vars(model)):
+                state[name] = {"made": str(value.dtype) if name in LARGE else None}
+            else:
+                state[name] = self.encode(value, f"{where}.{name}", depth)
+        return {"name": kind.__name__, "params": params, "state": state}
 
-
-def _path_as_text(value: Any) -> Any:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    def _is_made(self, name: str, value: Any, state: dict[str, Any]) -> bool:
+        """Return whether loading can make an attribute of the others, with room for what else it makes."""
+        record = state.get("_dictionary")
+        if not isinstance(record, FittedDictionary):
+            return False
+        if name not in LARGE:
+            same = record.classes is not None and np.array_equal(value, make(name, state, math.inf))
+            return name == "_dictionary" or same
+        self._n_made += value.nbytes
+        n_stored = sum(array.nbytes for array in self.arrays)
+        return bool(self._n_made <= MAX_MADE / 2 + (TIMES_MADE / 2 - 1) * n_stored)
 
 
 def refusal(where: str, reason: str, remedy: str = "") -> ModelFileError:
-    """Why a value cannot be stored."""
+    """Return the error that says why a value cannot be stored."""
     return ModelFileError(f"{where} cannot be stored: it {reason}.{f' {remedy}.' if remedy else ''}")
 
 
 def why_not(value: Any) -> tuple[str, str]:
-    """Reason and remedy for a value of a kind that files do not hold."""
+    """Return reason and remedy for a value of a kind that files do not hold."""
     kind = type(value)
-    bases = [base for base in kind.__mro__[1:] if base.__name__ in {*ESTIMATORS, *PARTS}]
+    base = next((base for base in kind.__mro__[1:] if base in ESTIMATORS or base in PARTS), None)
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return f"is a {kind.__name__}, a generator of random numbers", "Set an int or None in its place"
     if callable(value) and not hasattr(value, "get_params"):
         return "is code, and model files hold none", "Use one of the kernels that have names, or precomputed"
-    if bases:
-        return (
-            f"is of type {kind.__module__}.{kind.__name__}, which adds code to {bases[0].__name__}",
-            f"Use {bases[0].__name__} itself",
-        )
+    if base is not None:
+        name = f"{kind.__module__}.{kind.__name__}"
+        return f"is of type {name}, which adds code to {base.__name__}", f"Use {base.__name__} itself"
     if hasattr(value, "best_estimator_"):
         return f"is a search, {kind.__name__}, not a model", "Save its best_estimator_"
     if hasattr(value, "get_params"):
-        return (
-            f"is of type {kind.__name__}, an estimator that model files do not know",
-            f"Known are {', '.join(ESTIMATORS)}",
-        )
+        known = ", ".join(one.__name__ for one in ESTIMATORS)
+        return f"is of type {kind.__name__}, an estimator that model files do not know", f"Known are {known}"
     return (
         f"is of type {kind.__module__}.{kind.__name__}, which model files do not know",
         "Convert it to numbers, strings, lists, dicts or NumPy arrays",
     )
 
 
-def may_be_state(cls: type, name: str) -> bool:
-    """Whether instances may have such an attribute beside their parameters.
-
-    Nothing that the class itself has: a file must not replace methods, properties or constraints.
-    """
-    if not name.isidentifier() or name.startswith("__") or not (name.startswith("_") or name.endswith("_")):
-        return False
-    return name not in NOT_THE_MODEL and not hasattr(cls, name)
-
-
 class Decoder:
-    """Values of trees, from anybody: every error is a ModelFileError that says where."""
+    """Makes values of trees, from anybody: every error is a ModelFileError that says where."""
 
     def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
         self.arrays, self.versions, self.advice = arrays, versions, advice
         self.used: set[int] = set()
         self._n_objects = 0
-        self._kinds: dict[str, Callable[[Any, str, int], Any]] = {
-            "list": self._list,
-            "tuple": lambda items, where, depth: tuple(self._list(items, where, depth)),
-            "dict": self._dict,
-            "float": lambda name, where, depth: NOT_FINITE[name],
-            "array": lambda number, where, depth: self._array(number),
-            "scalar": lambda number, where, depth: self._scalar(number),
-            "strings": lambda items, where, depth: _string_array(items),
-            "estimator": self._estimator,
-            "part": self._part,
-        }
+        self._room = MAX_MADE + TIMES_MADE * sum(array.nbytes for array in arrays)
 
     def decode(self, node: Any, where: str, depth: int = 0) -> Any:
-        """The value of a tree; `where` names it in errors."""
+        """Return the value of a tree; `where` names it in errors."""
         if depth > MAX_DEPTH:
             raise ModelFileError(f"has more than {MAX_DEPTH} levels at {where:.200}. Save the model again")
         if type(node) is int and not -MAX_INT <= node < MAX_INT:
@@ -266,87 +208,92 @@ class Decoder:
             return node
         try:
             ((kind, content),) = node.items()
-            make = self._kinds[kind]
-            return make(content, where, depth)
+            return self._decode(kind, content, where, depth + 1)
         except ModelFileError:
             raise
         except Exception as error:  # what a stranger's values do to constructors and checks cannot be listed
+            reason = str(error).rstrip(".") or type(error).__name__
             raise ModelFileError(
-                f"has a {where:.200} that is not right: {_in_words(error):.500}. {self.advice}"
+                f"has a {where:.200} that is not right: {reason:.500}. {self.advice}"
             ) from error
 
-    def _list(self, items: Any, where: str, depth: int) -> list[Any]:
-        _expect(type(items) is list, "a list is needed")
-        return [self.decode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(items)]
+    def _decode(self, kind: str, content: Any, where: str, depth: int) -> Any:
+        match kind, content:
+            case "float", str():
+                return NOT_FINITE[content]
+            case "array" | "scalar", _:
+                is_known = type(content) is int and 0 <= content < len(self.arrays)
+                expect(is_known, f"there is no array {content!r:.50}")
+                self.used.add(content)
+                array = self.arrays[content]
+                expect(kind == "array" or array.ndim == 0, "one number is needed")
+                return array if kind == "array" else array[()]
+            case "strings", list():
+                expect(all(type(item) is str for item in content), "strings are needed")
+                return np.array(content, dtype=object)
+            case "list" | "tuple", list():
+                items = [self.decode(item, f"{where}[{i}]", depth) for i, item in enumerate(content)]
+                return items if kind == "list" else tuple(items)
+            case "dict", list():
+                found = {}
+                for name, item in content:
+                    key = self.decode(name, f"a key of {where}", depth)
+                    expect(
+                        isinstance(key, bool | int | float | str | np.generic), "keys are strings or numbers"
+                    )
+                    found[key] = self.decode(item, f"{where}[{key!r:.50}]", depth)
+                return found
+            case "part", {"name": name, "fields": dict(nodes)}:
+                part = self._known(name, PARTS)
+                expect(set(nodes) == set(PARTS[part]), f"{name} is made of other fields")
+                found = part(**self._values(nodes, where, depth))
+                check_part(found)
+                return found
+            case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
+                return self._estimator(name, params, state, where, depth)
+        raise ValueError(f"there is no kind {kind!r:.50} with such a content")
 
-    def _dict(self, items: Any, where: str, depth: int) -> dict[Any, Any]:
-        found = {}
-        for item in self._pairs(items):
-            key = self.decode(item[0], f"a key of {where}", depth + 1)
-            _expect(isinstance(key, bool | int | float | str | np.generic), "keys are strings or numbers")
-            found[key] = self.decode(item[1], f"{where}[{key!r:.50}]", depth + 1)
+    def _known(self, name: Any, table: dict[type, Any]) -> Any:
+        """Return the class of that name in a table."""
+        found = next((kind for kind in table if kind.__name__ == name), None)
+        if found is None:
+            self._tell_unknown(f"{name!r:.50}")
+        self._n_objects += 1
+        expect(self._n_objects <= MAX_OBJECTS, f"it has more than {MAX_OBJECTS} estimators and their parts")
         return found
 
-    def _pairs(self, items: Any) -> list[Any]:
-        _expect(type(items) is list, "a list is needed")
-        _expect(all(type(item) is list and len(item) == 2 for item in items), "pairs are needed")
-        return list(items)
+    def _values(self, nodes: dict[str, Any], where: str, depth: int) -> dict[str, Any]:
+        return {name: self.decode(node, f"{where}.{name:.50}", depth) for name, node in nodes.items()}
 
-    def _array(self, number: Any) -> Array:
-        _expect(type(number) is int and 0 <= number < len(self.arrays), f"there is no array {number!r:.50}")
-        self.used.add(number)
-        return self.arrays[number]
-
-    def _scalar(self, number: Any) -> Any:
-        array = self._array(number)
-        _expect(array.ndim == 0, "one number is needed")
-        return array[()]
-
-    def _part(self, content: Any, where: str, depth: int) -> Any:
-        name, fields = self._named(content, "fields", where, depth)
-        self._expect_known(name, PARTS)
-        path, known = PARTS[name]
-        _expect(set(fields) == set(known), f"{name} has {', '.join(known) or 'no parts'}")
-        cls = resolve_name(path)
-        if name == "RidgeCoder":  # which is not made of its parts, but makes them
-            part = cls.__new__(cls)
-            vars(part).update(fields)
-        else:
-            part = cls(**fields)
-        check_part(part)
-        return part
-
-    def _named(self, content: Any, key: str, where: str, depth: int) -> tuple[str, dict[str, Any]]:
-        name, values = content["name"], content[key]
-        _expect(type(name) is str and type(values) is dict, "a name and values are needed")
-        self._n_objects += 1
-        _expect(self._n_objects <= MAX_OBJECTS, f"it has more than {MAX_OBJECTS} estimators and their parts")
-        _expect(all(n.isidentifier() for n in values), "names of attributes are words")
-        return name, {n: self.decode(value, f"{where}.{n:.50}", depth + 1) for n, value in values.items()}
-
-    def _estimator(self, content: Any, where: str, depth: int) -> Any:
-        _expect(set(content) == {"name", "params", "state"}, "a name, parameters and attributes are needed")
-        self._expect_known(content["name"], ESTIMATORS)
-        name, params = self._named(content, "params", where, depth)
-        _, state = self._named(content, "state", where, depth)
-        cls = resolve_name(ESTIMATORS[name])
+    def _estimator(
+        self, name: Any, params: dict[str, Any], nodes: dict[str, Any], where: str, depth: int
+    ) -> Any:
+        cls = self._known(name, ESTIMATORS)
+        made = {n: node["made"] for n, node in nodes.items() if type(node) is dict and set(node) == {"made"}}
+        params = self._values(params, where, depth)
+        state = self._values(nodes | dict.fromkeys(made), where, depth)
         for param in params:
-            _expect(param not in OF_THE_MACHINE, f"{param} belongs to a machine and is not taken from files")
+            expect(param not in OF_THE_MACHINE, f"{param} belongs to a machine and is not taken from files")
             if param not in cls._get_param_names():
                 self._tell_unknown(f"{where:.200}: the parameter {param!r:.50} of {name}")
         for attribute in state:
             if not may_be_state(cls, attribute):
                 self._tell_unknown(f"{where:.200}: the attribute {attribute!r:.50} of {name}")
+            follows = attribute in made_names(cls) - LARGE - made.keys()
+            expect(not follows, f"{attribute} follows from others and is not taken from files")
+        for attribute, dtype in made.items():
+            expect(dtype in (None, "float32", "float64"), f"there are no components of type {dtype!r:.50}")
+            value = make(attribute, state, self._room)
+            self._room -= getattr(value, "nbytes", 0)
+            state[attribute] = value if dtype is None else value.astype(dtype, copy=False)
         model = cls(**params)
         vars(model).update(state)
         check_estimator(model)
+        if "_dictionary" in state:  # for its trial may have left as much, to predict faster with
+            self._room -= state["_dictionary"].atoms.nbytes
         return model
 
-    def _expect_known(self, name: Any, table: dict[str, Any]) -> None:
-        if type(name) is not str or name not in table:
-            self._tell_unknown(f"{name!r:.50}")
-
-    def _tell_unknown(self, what: str) -> None:
+    def _tell_unknown(self, what: str) -> NoReturn:
         raise ModelFileError(
             f"needs {what}, which ledl {ledl.__version__} with the scikit-learn at hand does not know; it was "
             f"written by {versions_in_words(self.versions)}. Use those versions or newer ones"
@@ -354,27 +301,11 @@ class Decoder:
 
 
 def current_versions() -> dict[str, str]:
-    """Of the packages here that models depend on."""
+    """Return those of the packages here that models depend on."""
     return {"ledl": ledl.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def versions_in_words(versions: dict[str, str]) -> str:
-    """Such as "ledl 1.0 with numpy 2.4"."""
+    """Return such as "ledl 1.0 with numpy 2.4"."""
     others = " and ".join(f"{name} {version}" for name, version in versions.items() if name != "ledl")
     return f"ledl {versions.get('ledl', 'of unknown version')}" + (f" with {others}" if others else "")
-
-
-def _string_array(items: Any) -> Array:
-    _expect(type(items) is list and all(type(item) is str for item in items), "strings are needed")
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
-
-
-def _expect(fine: bool, message: str) -> None:
-    if not fine:
-        raise ValueError(message)
-
-
-def _in_words(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
