@@ -30,7 +30,7 @@ import numpy as np
 from ledl.arrays import Array, as_array, is_numpy, namespace, to_host
 from ledl.coding import BatchedLassoCoder, chunk_size, gram
 from ledl.solvers.lasso import lasso, reachable
-from ledl.targets import code_scale
+from ledl.solvers.ledl import code_scale
 
 # Relative gaps below this are lost in the rounding of float64.
 SMALLEST_TOL = 1e-13
@@ -58,7 +58,7 @@ class JointScorer:
     ----------
     B : (K, r)
     W, A : (K, c)
-        A as `ledl.targets` reduces it.
+        A as `ledl.solvers.ledl` reduces it.
     atom_labels : (K,)
         The class of each atom, 0, ..., c - 1.
     lam, omega, alpha : float

@@ -24,11 +24,10 @@ from ledl.arrays import (
     namespace,
     place,
     to_host,
-    upload_ahead,
 )
 from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, chunk_size
 from ledl.parallel import map_in_threads, n_threads, one_blas_thread
-from ledl.samples import check_rows, floats_of, map_rows
+from ledl.samples import check_rows, floats_of, map_rows, upload_ahead
 from ledl.solvers.lasso import SOLVERS, reachable
 from ledl.solvers.proximal import PILOTS
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace, scaled, squared_norms

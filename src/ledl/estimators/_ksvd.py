@@ -27,9 +27,8 @@ from ledl.estimators._base import (
 )
 from ledl.parallel import one_blas_thread
 from ledl.solvers import ksvd
-from ledl.solvers.start import sample_start
+from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import scaled, squared_norms
-from ledl.targets import default_n_atoms
 
 
 class KSVD(IterativeFit, OMPCodes, Dictionary):

@@ -17,7 +17,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ledl.arrays import (
-    IN_FLIGHT,
     Array,
     as_array,
     float32_products,
@@ -50,24 +49,24 @@ from ledl.estimators._starts import SeveralStarts, check_starts, mean_over_start
 from ledl.estimators._stream import StreamFit, check_precision
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import (
+    IN_FLIGHT,
     Blocks,
     Checkpoint,
     InMemoryBlocks,
     StoredRows,
     StreamedBlocks,
     as_plain,
-    beside_tasks,
     check_place,
     check_rows,
     open_dask,
     open_file,
+    seceded,
     with_known_rows,
 )
-from ledl.solvers.iteration import Iterations, Status
-from ledl.solvers.ledl import Atoms, DualStep, solve
-from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
+from ledl.solvers.iteration import Iterations, Record, Status
+from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, code_scale, expand_code_transform, solve
+from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
-from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
@@ -469,7 +468,7 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         """
         if self.checkpoint is not None:
             check_place(self.checkpoint)
-        with beside_tasks() if is_dask(X) else nullcontext():
+        with seceded() if is_dask(X) else nullcontext():
             return self._fit(X, y)
 
     def _fit(self, X: Array, y: Array) -> LEDLClassifier:
@@ -480,6 +479,15 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
         threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
         products = float32_products(self.precision, self._device_of(X))
         with self._callbacks(X, y, self.max_iter) as watch, threads, products, closing(blocks):
+            begin = (blocks, start.M, len(training.labels), RECORDED, self.max_iter)
+            past = checkpoint.begin(*begin) if checkpoint else None
+
+            def after(iteration: int, record: Record, solver: ADMM) -> bool:
+                if checkpoint:
+                    theta = self._schedule["dual_step"].at(iteration + 1)
+                    checkpoint.after(blocks, solver.M, record, theta)
+                return watch(lambda: keep(solver.atoms()))
+
             run = solve(
                 blocks,
                 start,
@@ -489,8 +497,8 @@ class LEDLClassifier(IterativeFit, SeveralStarts, KernelClassifier, StreamFit):
                 epsilon=self.alpha,
                 rho=self.rho,
                 **self._schedule,
-                callback=lambda iteration, record, atoms: watch(lambda: keep(atoms())),
-                checkpoint=checkpoint,
+                callback=after,
+                past=past,
             )
             if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
                 checkpoint.remove()  # there is no going on from there

@@ -24,7 +24,7 @@ from ledl.coding import BatchedLassoCoder, RidgeCoder, Samples
 from ledl.estimators import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.estimators._base import LassoCodes, with_components
 from ledl.estimators._starts import n_starts_of, starts_of
-from ledl.parallel import n_places, one_blas_thread, spread
+from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
@@ -639,7 +639,7 @@ def in_batches(
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
     size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
     batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
-    return list(zip(batches, spread(work, [task(batch) for batch in batches], n_jobs), strict=True))
+    return list(zip(batches, run_tasks(work, [task(batch) for batch in batches], n_jobs), strict=True))
 
 
 # Parameters of LEDL that decide how training sees samples. Problems that differ in these, too, are of one batch
