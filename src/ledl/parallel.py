@@ -34,6 +34,10 @@ Result = TypeVar("Result")
 # joblib's backends that count processors of this machine; those of a cluster count its workers.
 OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend)
 
+# For each who holds BLAS's threads at one, what the first has set, and can restore.
+_blas_limits: list[Any] = []
+_blas_lock = Lock()
+
 
 @cache
 def _controller() -> ThreadpoolController:
@@ -47,37 +51,28 @@ def _let_any_thread_set() -> None:
         OpenBLASController.clear_controlling_thread(force=True)
 
 
-class _BlasThreads:
-    """Holds BLAS's threads at one while anybody asks for it.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS's threads at one while anybody asks for it.
 
     The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
     would restore what another had set. The last to end need not be the first to have asked.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders = 0
-        self._limits: Any = None
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        with self._lock:
-            if self._holders == 0:
+    with _blas_lock:
+        if _blas_limits:
+            _blas_limits.append(_blas_limits[0])
+        else:
+            _let_any_thread_set()
+            _blas_limits.append(_controller().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            limits = _blas_limits.pop()
+            if not _blas_limits:
                 _let_any_thread_set()
-                self._limits = _controller().limit(limits=1, user_api="blas")
-            self._holders += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    _let_any_thread_set()
-                    self._limits.restore_original_limits()
-                    _let_any_thread_set()
-
-
-one_blas_thread = _BlasThreads().one
+                limits.restore_original_limits()
+                _let_any_thread_set()
 
 
 def in_threads(

@@ -1,6 +1,7 @@
 """The solver against the oracle, each update against its definition, and the two seams: problems, blocks."""
 
 from importlib import import_module
+from types import SimpleNamespace
 
 import array_api_strict
 import numpy as np
@@ -137,7 +138,8 @@ def one_code_step(request, rng):
     (block,) = blocks._blocks
     Z, L = 0.1 * rng.standard_normal((2, *block.Z.shape))
     block = block._replace(Z=Z, L=L)
-    return block, step, step.codes(block), rho, theta
+    coded, C, E, _ = step.codes(block)
+    return block, step, SimpleNamespace(C=C, Z=coded.Z, L=coded.L, E=E), rho, theta
 
 
 def test_C_solves_the_normal_equations(one_code_step):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -128,15 +128,6 @@ class InMemoryBlocks(Blocks):
         return codes[0] if len(codes) == 1 else namespace(codes[0]).concat(codes, axis=-2)
 
 
-class Rows(Protocol):
-    """Samples that are read a few at a time."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: slice) -> Array:
-        """Return those samples, (m, r), in memory."""
-
-
 class MappedBlocks(Blocks):
     """Blocks that are read anew in every pass, with codes in scratch files: for more samples than memory holds.
 
@@ -144,8 +135,8 @@ class MappedBlocks(Blocks):
 
     Parameters
     ----------
-    samples : Rows
-        In a file, as a rule.
+    samples : (n, r)
+        Those of a slice are asked for at a time: a file, as a rule.
     labels : (n,)
     spans : list of (first, stop)
         Where blocks begin and end. What is in memory at a time is a block for each thread, and what steps make
@@ -154,9 +145,7 @@ class MappedBlocks(Blocks):
         How many blocks are worked on at once.
     """
 
-    def __init__(
-        self, samples: Rows, labels: Array, spans: Sequence[tuple[int, int]], threads: int = 1
-    ) -> None:
+    def __init__(self, samples: Any, labels: Array, spans: Sequence[tuple[int, int]], threads: int = 1) -> None:
         self._samples, self._labels = samples, labels
         self._spans, self._n_blocks, self._threads = spans, len(spans), threads
         self._codes: dict[str, Array] = {}  # Z and L of all samples, in files that nobody else sees

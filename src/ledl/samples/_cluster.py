@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -154,15 +155,12 @@ class ClusterBlocks(Blocks):
         n_features: int,
         block_size: int,
     ) -> None:
-        self._client, self._chunks, self._spans, self._prepare = client, chunks, spans, prepare
-        self._n_blocks = len(chunks)
-        self._fit = uuid.uuid4().hex
-        self._recipes = [put(client, chunk.recipe) for chunk in chunks]
-        self._known = [put(client, (labels[first:stop], norms[first:stop])) for first, stop in spans]
-        self._places = [
-            Place(self._fit, i, first, stop - first, n_features, block_size)
-            for i, (first, stop) in enumerate(spans)
-        ]
+        self._client, self._chunks, self._spans = client, chunks, spans
+        self._n_blocks, self._fit = len(chunks), uuid.uuid4().hex
+        self._shares = []
+        for i, (first, stop) in enumerate(spans):
+            known = chunks[i].recipe, labels[first:stop], norms[first:stop], prepare, n_features, block_size
+            self._shares.append(put(client, Share(self._fit, i, first, *known)))
         self._workers = [""] * self._n_blocks
         self._history: list[Change] = []
         self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
@@ -192,10 +190,7 @@ class ClusterBlocks(Blocks):
     @translate_cluster_errors()
     def save_codes(self, keep: KeepCodes) -> None:
         def ask(numbers: Iterable[int]) -> dict[int, Any]:
-            now, where, submit = self._version, self._workers, self._client.submit
-            return {
-                i: submit(send_codes, self._places[i], now, workers=[where[i]], pure=False) for i in numbers
-            }
+            return {i: self._on_worker(i, send_codes, self._version) for i in numbers}
 
         for i, (first, _) in enumerate(self._spans):  # in turn: all may be more than this machine holds
             keep(first, *self._run(ask, ask([i])).sums)
@@ -239,23 +234,14 @@ class ClusterBlocks(Blocks):
         return self._submit(steps, change.before, change.after)
 
     def _submit(self, steps: Mapping[int, Any], before: int, after: int) -> dict[int, Any]:
-        """Start the steps of blocks, each on its worker; return the tasks' futures."""
-        return {
-            i: self._client.submit(
-                take_step,
-                self._recipes[i],
-                self._chunks[i].parts,
-                self._known[i],
-                self._places[i],
-                before,
-                after,
-                step,
-                self._prepare,
-                workers=[self._workers[i]],
-                pure=False,
-            )
-            for i, step in steps.items()
-        }
+        """Start the steps of blocks; return the tasks' futures."""
+        parts = [chunk.parts for chunk in self._chunks]
+        return {i: self._on_worker(i, take_step, parts[i], before, after, step) for i, step in steps.items()}
+
+    def _on_worker(self, number: int, work: Callable[..., Outcome], *arguments: Any) -> Any:
+        """Start work on a block where it is; return the task's future."""
+        where = [self._workers[number]]
+        return self._client.submit(work, self._shares[number], *arguments, workers=where, pure=False)
 
     def _run(self, submit: Callable[[Iterable[int]], dict[int, Any]], futures: dict[int, Any]) -> Outcome:
         """Return the sum of what tasks of blocks give, in the order of the blocks.
@@ -390,13 +376,17 @@ class Outcome(NamedTuple):
     changed: bool = False  # whether there are new codes
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """A block as its worker knows it."""
 
     fit: str
     number: int
     first: int
-    size: int
+    recipe: bytes
+    labels: Array
+    norms: Array
+    prepare: Prepare
     n_features: int
     block_size: int
 
@@ -416,31 +406,23 @@ def add_outcomes(*outcomes: Outcome) -> Outcome:
     return Outcome(reduce(add, (outcome.sums for outcome in others), deepcopy(first.sums)), (), first.changed)
 
 
-def take_step(
-    recipe: bytes,
-    parts: list[Any],
-    known: tuple[Array, Array],
-    place: Place,
-    before: int,
-    after: int,
-    step: Step[Any],
-    prepare: Prepare,
-) -> Outcome:
+def take_step(share: Share, parts: list[Any], before: int, after: int, step: Step[Any]) -> Outcome:
     """Make the samples of a block whose codes have changed `before` times, and take a step, piece by piece."""
     from dask.local import get_sync
 
-    graph, names, key = pickle.loads(recipe)
+    graph, names, key = pickle.loads(share.recipe)
     there = dict(zip(names, parts, strict=True))
     samples = np.asarray(there[key] if key in there else get_sync({**graph, **there}, key))
-    if samples.shape != (place.size, place.n_features):
-        raise ValueError(f"it has the shape {samples.shape}, but X says {(place.size, place.n_features)}")
-    (labels, norms), codes, total = known, WorkerCodes(place.fit), None
-    for i, j in spans_of(place.size, place.block_size):
-        first = place.first + i
+    expected = len(share.labels), share.n_features
+    if samples.shape != expected:
+        raise ValueError(f"it has the shape {samples.shape}, but X says {expected}")
+    codes, total = WorkerCodes(share.fit), None
+    for i, j in spans_of(len(samples), share.block_size):
+        first = share.first + i
         found = codes.read(first, before)
         if found is None:
-            return Outcome(None, (place.number,))
-        old = Block(prepare(samples[i:j], norms[i:j]), labels[i:j], first, *found)
+            return Outcome(None, (share.number,))
+        old = Block(share.prepare(samples[i:j], share.norms[i:j]), share.labels[i:j], first, *found)
         new, sums = step(old)
         changed = new.Z is not old.Z
         if changed:
@@ -449,12 +431,12 @@ def take_step(
     return Outcome(total, (), changed)
 
 
-def send_codes(place: Place, version: int) -> Outcome:
+def send_codes(share: Share, version: int) -> Outcome:
     """Return Z and L of a block."""
-    codes = WorkerCodes(place.fit)
-    found = [codes.read(place.first + i, version) for i, _ in spans_of(place.size, place.block_size)]
+    codes, pieces = WorkerCodes(share.fit), spans_of(len(share.labels), share.block_size)
+    found = [codes.read(share.first + i, version) for i, _ in pieces]
     if None in found:
-        return Outcome(None, (place.number,))
+        return Outcome(None, (share.number,))
     return Outcome(tuple(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 

@@ -237,25 +237,6 @@ class ADMM:
         return self, dict(zip(RECORDED, values, strict=True))
 
 
-class Codes(NamedTuple):
-    """What a code step gives for a block; `scalars` as in `Statistics`."""
-
-    C: Array
-    Z: Array
-    L: Array
-    scalars: Array
-    E: Array  # T - C M where it is a by-product, else None
-
-
-class Statistics(NamedTuple):
-    """What a block hands back: sums over its samples."""
-
-    equations: Equations  # C'C, and C'(T - C M); or C'T where fewer atoms than columns make that the smaller
-    fit: Array  # (..., 3): |T - C M|^2 by parts, or zero beside C'T
-    scalars: Array  # (..., 5): |Z|_1, <L, C - Z>, |C - Z|^2, |Z - previous Z|^2, non-zeros of Z
-    fit_at_Z: Array  # (..., 3): |T - Z M|^2 by parts, or zero where it was not asked for
-
-
 @dataclass(frozen=True)
 class CodeStep:
     """One iteration as blocks of samples, wherever they are, see it."""
@@ -267,14 +248,18 @@ class CodeStep:
     active: ActiveProblems | None = None  # problems that have ended keep their codes
     at_Z: bool = False
 
-    def __call__(self, block: Block) -> tuple[Block, Statistics]:
-        """Take the code step; return the block with its new codes, and the sums that the rest is made of."""
+    def __call__(self, block: Block) -> tuple[Block, tuple[Equations, Array, Array, Array]]:
+        """Take the code step; return the block with its new codes, and the sums that the rest is made of.
+
+        Those are C'C with C'(T - C M), or with C'T where atoms do not outnumber columns; |T - C M|^2 by parts,
+        (..., 3), or zero beside C'T; what `shrink_plain` gives; and |T - Z M|^2 by parts, or zero.
+        """
         part = block
         if self.active is not None:
             pick = self.active.pick
             labels = block.labels if block.labels.ndim == 1 else pick(block.labels, 1)
             part = Block(pick(block.X), labels, block.first, pick(block.Z), pick(block.L))
-        C, Z, L, scalars, E = self.codes(part)
+        coded, C, E, scalars = self.codes(part)
         xp, problem = namespace(C), self.problem
         equations: Equations
         if E is None:  # C'H is a sum over classes; what `ADMM.step` makes of C'T is made once for all blocks
@@ -288,14 +273,19 @@ class CodeStep:
                 equations = equations.sums()
         fit_at_Z = 0 * fit
         if self.at_Z:
-            T = problem.targets(part, Z.shape[:-2])
-            fit_at_Z = part_norms(add_product(T, Z, self.M, -1.0), problem.bounds)
+            T = problem.targets(part, C.shape[:-2])
+            fit_at_Z = part_norms(add_product(T, coded.Z, self.M, -1.0), problem.bounds)
         if self.active is not None:
-            Z, L = self.active.put(block.Z, Z), self.active.put(block.L, L)
-        return block._replace(Z=Z, L=L), Statistics(equations, fit, scalars, fit_at_Z)
+            put = self.active.put
+            coded = block._replace(Z=put(block.Z, coded.Z), L=put(block.L, coded.L))
+        return coded, (equations, fit, scalars, fit_at_Z)
 
-    def codes(self, block: Block) -> Codes:
-        """Take one ADMM step on the codes of a block."""
+    def codes(self, block: Block) -> tuple[Block, Array, Array, Array]:
+        """Take one ADMM step on the codes of a block.
+
+        Return the block with Z and L; C; T - C M where it is a by-product, else None; and the sums of
+        `shrink_plain`.
+        """
         problem, M, rho = self.problem, self.M, self.problem.rho
         K, q = M.shape[-2:]
         if q < K:
@@ -313,7 +303,7 @@ class CodeStep:
             C, E = cholesky_solve(self.factor, rhs), None
         shrink = compiled.find("shrink", C) or shrink_plain
         Z, L, scalars = shrink(C, block.Z, block.L, problem.epsilon, rho, self.theta)
-        return Codes(C, Z, L, scalars, E)
+        return block._replace(Z=Z, L=L), C, E, scalars
 
 
 class ActiveProblems:
@@ -403,7 +393,10 @@ def pull_plain(products: Array, Z: Array, L: Array, rho: Array, label_rows: Arra
 def shrink_plain(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """Return Z and L after C, and (..., 5) sums in float64: see `Statistics.scalars`."""
+    """Return Z and L after C, and sums in float64, (..., 5).
+
+    Those are |Z|_1, <L, C - Z>, |C - Z|^2, |Z - old Z|^2, and the non-zeros of Z.
+    """
     xp = namespace(C)
     Z = soft_threshold(C + L / rho, epsilon / rho)
     gap, change = C - Z, Z - old

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,17 +47,6 @@ class Stream(NamedTuple):
     P: Array  # (K, q): C'[X, H, H diag(sqrt(m_j))]
     square: float  # |X|^2
     class_weights: Array  # (c,): samples of each class
-
-
-class BatchSums(NamedTuple):
-    """What a block of a batch hands back, as in `Stream`."""
-
-    n: int
-    G: Array
-    P: Array
-    squares: Array  # (3,): |T|^2 by parts
-    class_counts: Array  # (c,)
-    nonzeros: Array  # of Z
 
 
 def new_stream(n_atoms: int, n_columns: int, n_classes: int, seed: int, n_samples: int = 0) -> Stream:
@@ -113,18 +102,25 @@ def learn(
     problem = make_problem((), atoms, scale, lam, omega, epsilon, rho)
     M, schedule, xp = atoms.M * problem.roots, dual_step or DualStep(), namespace(atoms.M)
     code_step = CodeStep(problem, M, factorise(M, problem.rho), schedule.first)
-    sums = blocks.map_sum(partial(batch_sums, code_step, schedule))
+    n, G, P, squares, class_counts, nonzeros = blocks.map_sum(partial(batch_sums, code_step, schedule))
+    new_G, new_P, square = to_host(G), to_host(P), float(squares[0])
     if stream.n_samples and not stream.n_batches:
-        stream = hold(stream, sums, atoms)
-    beta = (stream.n_samples / (stream.n_samples + sums.n)) ** FORGETTING
+        # In place of the sums of the samples before the stream, which nobody has: G = g I and P = g M. They
+        # hold the atoms where they are, about as firmly as those samples would: g is the sum of squares of the
+        # codes of an average atom in the first batch, scaled to their number.
+        share, K = stream.n_samples / n, len(stream.G)
+        g = share * float(np.trace(new_G)) / K
+        held = g * np.eye(K), g * to_host(atoms.M).astype(np.float64), share * square, share * class_counts
+        stream = Stream(*stream[:3], *held)
+    beta = (stream.n_samples / (stream.n_samples + n)) ** FORGETTING
     stream = Stream(
         stream.seed,
         stream.n_batches + 1,
-        stream.n_samples + sums.n,
-        beta * stream.G + to_host(sums.G),
-        beta * stream.P + to_host(sums.P),
-        beta * stream.square + float(sums.squares[0]),
-        beta * stream.class_weights + sums.class_counts,
+        stream.n_samples + n,
+        beta * stream.G + new_G,
+        beta * stream.P + new_P,
+        beta * stream.square + square,
+        beta * stream.class_weights + class_counts,
     )
     G, P = as_array(stream.G, M, M.dtype), as_array(stream.P, M, M.dtype) * problem.roots
     radii = xp.stack([problem.roots[..., 0, i] for i in problem.bounds[:-1]], axis=-1)
@@ -132,32 +128,21 @@ def learn(
     labels = [stream.class_weights @ part.sum(axis=-1) for part in (by_class[:, :c], by_class[:, c:])]
     norms = as_array(np.sqrt([stream.square, *labels]), M, M.dtype)
     M, _ = sweep(Sums(G, P - G @ M), M, problem.bounds, radii, norms)
-    return stream, Atoms(M / problem.roots, c), int(sums.nonzeros)
+    return stream, Atoms(M / problem.roots, c), int(nonzeros)
 
 
-def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[Block, BatchSums]:
-    """Return a block as it is, and the sums of its codes, found from zero and not kept."""
+def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[Block, tuple[Any, ...]]:
+    """Return a block as it is, and sums over its samples with their codes, found from zero and not kept.
+
+    Those are the number of samples, G and P as in `Stream`, |T|^2 by parts, (3,), the samples of each class,
+    and the non-zeros of Z.
+    """
     problem, K = code_step.problem, code_step.M.shape[-2]
     coded, (n, squares) = begin(problem, (K,), block)
     for step in range(CODE_STEPS):
-        codes = replace(code_step, theta=schedule.at(step)).codes(coded)
-        coded = coded._replace(Z=codes.Z, L=codes.L)
-    C, xp, c = codes.C, namespace(codes.C), problem.label_targets.shape[-2]
+        coded, C, _, scalars = replace(code_step, theta=schedule.at(step)).codes(coded)
+    xp, c = namespace(C), problem.label_targets.shape[-2]
     label_targets = problem.label_targets / problem.roots[..., -2 * c :]
     P = xp.concat([C.mT @ block.X, class_sums(C, block.labels, c).mT @ label_targets], axis=-1)
     counts = np.bincount(to_host(block.labels), minlength=c)
-    return block, BatchSums(n, C.mT @ C, P, squares, counts, codes.scalars[..., 4])
-
-
-def hold(stream: Stream, sums: BatchSums, atoms: Atoms) -> Stream:
-    """Return G = g I and P = g M in place of the sums of the samples before the stream, which nobody has.
-
-    They hold the atoms where they are, about as firmly as those samples would: g is the sum of squares of the
-    codes of an average atom in the first batch, scaled to their number.
-    """
-    share = stream.n_samples / sums.n
-    g = share * float(np.trace(to_host(sums.G))) / len(stream.G)
-    G, P = g * np.eye(len(stream.G)), g * to_host(atoms.M).astype(np.float64)
-    return stream._replace(
-        G=G, P=P, square=share * float(sums.squares[0]), class_weights=share * sums.class_counts
-    )
+    return block, (n, C.mT @ C, P, squares, counts, scalars[..., 4])
