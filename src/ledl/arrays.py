@@ -94,42 +94,36 @@ def to_host(array: Array) -> Array:
     return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # which NumPy lacks
 
 
-class _Float32Products:
-    """Holds PyTorch's setting for products of float32 on GPUs, which is one for the process.
+# The precisions of products of float32 that are asked for at the moment, and the setting before them.
+_precisions: list[str] = []
+_precision_before = ""
+_precision_lock = Lock()
 
-    Those who overlap in threads share it: in full if any of them wants that; the last to end restores it.
+
+@contextmanager
+def float32_products(precision: str, device: str | None) -> Iterator[None]:
+    """Multiply float32 in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU.
+
+    PyTorch's setting is one for the process. Those who overlap in threads share it: in full if any wants
+    that; the last to end restores it.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders: list[str] = []
-        self._before: Any = None
-
-    @contextmanager
-    def hold(self, precision: str, device: str | None) -> Iterator[None]:
-        """Multiply in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU."""
-        if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
-            yield
-            return
-        setting = sys.modules["torch"].backends.cuda.matmul
-        with self._lock:
-            if not self._holders:
-                self._before = setting.fp32_precision
-            self._holders.append(precision)
-            self._set(setting)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders.remove(precision)
-                self._set(setting)
-
-    def _set(self, setting: Any) -> None:
-        wanted = "ieee" if "full" in self._holders else "tf32"
-        setting.fp32_precision = wanted if self._holders else self._before
-
-
-float32_products = _Float32Products().hold
+    global _precision_before
+    if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
+        yield
+        return
+    setting = sys.modules["torch"].backends.cuda.matmul
+    with _precision_lock:
+        if not _precisions:
+            _precision_before = setting.fp32_precision
+        _precisions.append(precision)
+        setting.fp32_precision = "ieee" if "full" in _precisions else "tf32"
+    try:
+        yield
+    finally:
+        with _precision_lock:
+            _precisions.remove(precision)
+            shared = "ieee" if "full" in _precisions else "tf32"
+            setting.fp32_precision = shared if _precisions else _precision_before
 
 
 def free_memory(like: Array) -> int:

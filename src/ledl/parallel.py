@@ -37,18 +37,14 @@ OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, Threa
 # For each who holds BLAS's threads at one, what the first has set, and can restore.
 _blas_limits: list[Any] = []
 _blas_lock = Lock()
+# Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again.
+_let_any_thread_set = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
 
 
 @cache
 def _controller() -> ThreadpoolController:
     """Find the libraries, which takes milliseconds; setting their threads takes microseconds."""
     return ThreadpoolController()
-
-
-def _let_any_thread_set() -> None:
-    """Undo that newer threadpoolctl lets only the thread that first set OpenBLAS's threads set them again."""
-    if hasattr(OpenBLASController, "clear_controlling_thread"):
-        OpenBLASController.clear_controlling_thread(force=True)
 
 
 @contextmanager
@@ -62,7 +58,7 @@ def one_blas_thread() -> Iterator[None]:
         if _blas_limits:
             _blas_limits.append(_blas_limits[0])
         else:
-            _let_any_thread_set()
+            _let_any_thread_set(force=True)
             _blas_limits.append(_controller().limit(limits=1, user_api="blas"))
     try:
         yield
@@ -70,9 +66,9 @@ def one_blas_thread() -> Iterator[None]:
         with _blas_lock:
             limits = _blas_limits.pop()
             if not _blas_limits:
-                _let_any_thread_set()
+                _let_any_thread_set(force=True)
                 limits.restore_original_limits()
-                _let_any_thread_set()
+                _let_any_thread_set(force=True)
 
 
 def in_threads(

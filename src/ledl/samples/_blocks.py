@@ -71,7 +71,8 @@ class Blocks:
 
         Threads take a block each; sums are added in the order of the blocks, whatever the number of threads.
         """
-        return reduce(add, in_threads(partial(self._step, step), range(self._n_blocks), self._threads))
+        n, work = self._n_blocks, partial(self._step, step)
+        return reduce(add, in_threads(work, range(n), min(self._threads, n)))
 
     def _step(self, step: Step[Sums], number: int) -> Sums:
         """Apply `step` to one block, keep the block that it returns, and return the rest."""

@@ -29,9 +29,6 @@ class StoredRows:
     dtype: np.dtype[Any]
     usable: Array  # (n,): which samples are not zero
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def blocks(self, labels: Array, n_atoms: int, batch_size: int | None, threads: int) -> Blocks:
         """Return blocks of them, with their labels: of so many samples, or as many as keep a block small."""
         width = self.shape[1] + WORK_ARRAYS * n_atoms

@@ -218,11 +218,11 @@ class ADMM:
         xp, (K, q), bounds = namespace(M), M.shape[-2:], problem.bounds
         if q >= K:
             # C'(T - C M), and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M> by parts, from C'T and C'C.
-            G, P = equations.sums().G, equations.sums().S
-            S = P - G @ M
-            both = P + S
+            sums = equations.sums()
+            S = sums.S - sums.G @ M
+            both = sums.S + S
             products = [inner(both[..., i:j], M[..., i:j]) for i, j in pairwise(bounds)]
-            equations, fit = Sums(G, S), squares - xp.stack(products, axis=-1)
+            equations, fit = Sums(sums.G, S), squares - xp.stack(products, axis=-1)
         radii = xp.stack([problem.roots[..., 0, i] for i in bounds[:-1]], axis=-1)
         M, decrease = sweep(equations, M, bounds, radii, squares**0.5)
         self.M = M if some is None else some.put(self.M, M)
@@ -273,8 +273,8 @@ class CodeStep:
                 equations = equations.sums()
         fit_at_Z = 0 * fit
         if self.at_Z:
-            T = problem.targets(part, C.shape[:-2])
-            fit_at_Z = part_norms(add_product(T, coded.Z, self.M, -1.0), problem.bounds)
+            rest = add_product(problem.targets(part, C.shape[:-2]), coded.Z, self.M, -1.0)
+            fit_at_Z = part_norms(rest, problem.bounds)
         if self.active is not None:
             put = self.active.put
             coded = block._replace(Z=put(block.Z, coded.Z), L=put(block.L, coded.L))
@@ -291,16 +291,16 @@ class CodeStep:
         if q < K:
             # C = V + F M' with V = Z - L / rho and F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F.
             V = block.Z - block.L / rho
-            T = problem.targets(block, V.shape[:-2])
-            F = cholesky_solve(self.factor, add_product(T, V, M, -1.0))
-            C, E = add_product(V, F, M.mT), rho * F
+            F = cholesky_solve(self.factor, add_product(problem.targets(block, V.shape[:-2]), V, M, -1.0))
+            C, E = add_product(V, F, M.mT), F
+            E *= rho  # in place, as arrays that are done with have no name here: a device may be full
         else:
             # C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' share of T M' is one row for each class.
-            X_end = problem.bounds[1]
-            products, label_rows = block.X @ M[..., :X_end].mT, problem.label_targets @ M[..., X_end:].mT
-            pull = compiled.find("pull", products) or pull_plain
-            rhs = pull(products, block.Z, block.L, rho, label_rows, block.labels)
+            B, WA = M[..., : problem.bounds[1]], M[..., problem.bounds[1] :]
+            rows, pull = problem.label_targets @ WA.mT, compiled.find("pull", M) or pull_plain
+            rhs = pull(block.X @ B.mT, block.Z, block.L, rho, rows, block.labels)
             C, E = cholesky_solve(self.factor, rhs), None
+            del rhs
         shrink = compiled.find("shrink", C) or shrink_plain
         Z, L, scalars = shrink(C, block.Z, block.L, problem.epsilon, rho, self.theta)
         return block._replace(Z=Z, L=L), C, E, scalars
