@@ -49,18 +49,18 @@ def samples(n):
 
 def iterations(X, y, max_iter):
     """When iterations ended."""
-    ends, atom_step = [], solver.atom_step
+    ends, sweep = [], solver.sweep
 
     def timed_step(*arguments):
-        found = atom_step(*arguments)
+        found = sweep(*arguments)
         ends.append(time.time())
         return found
 
-    solver.atom_step = timed_step
+    solver.sweep = timed_step
     try:
         LEDLClassifier(n_components=ATOMS, max_iter=max_iter, tol=0, random_state=0).fit(X, y)
     finally:
-        solver.atom_step = atom_step
+        solver.sweep = sweep
     return np.array(ends)
 
 

@@ -25,10 +25,9 @@ from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
 from ledl.samples import InMemoryBlocks, StreamedBlocks
 from ledl.solvers.batched import batched_lasso
-from ledl.solvers.ledl import Atoms, solve
+from ledl.solvers.ledl import Atoms, code_scale, solve
 from ledl.solvers.start import class_start
 from ledl.subspace import find_subspace
-from ledl.targets import code_scale
 
 N_SETTINGS, N_SPLITS, N_CLASSES, ATOMS_A_CLASS = 75, 8, 38, 10
 SCALE = code_scale([ATOMS_A_CLASS] * N_CLASSES)

@@ -60,18 +60,18 @@ def fit(path, n, threads, in_memory):
     X = np.array(X) if in_memory else X
     options = {"n_components": ATOMS, "tol": 0, "n_jobs": threads, "random_state": 0}
     LEDLClassifier(**options, max_iter=1).fit(np.array(X[:4096]), y[:4096])  # compiles
-    peak, done, ends, atom_step = [0.0], threading.Event(), [], solver.atom_step
+    peak, done, ends, sweep = [0.0], threading.Event(), [], solver.sweep
 
     def watch():
         while not done.wait(0.02):
             peak[0] = max(peak[0], anonymous())
 
     def timed_step(*arguments):
-        found = atom_step(*arguments)
+        found = sweep(*arguments)
         ends.append(time.perf_counter())
         return found
 
-    solver.atom_step = timed_step
+    solver.sweep = timed_step
     watcher = threading.Thread(target=watch)
     watcher.start()
     start = time.perf_counter()

@@ -107,7 +107,7 @@ def after_fit():
     """Accuracy of a model fitted on some samples, then on a stream: atoms held where they are, or not."""
     X, y, _, _ = pool()
     held, n_fitted = solver.hold, 2000
-    ways = {"held": held, "empty sums": lambda stream, sums, atoms: stream._replace(n_samples=0)}
+    ways = {"held": held, "empty sums": lambda stream, *sums: stream._replace(n_samples=0)}
     print("| batches of | sums in place of the fit's | fit, % | 1 batch, % | 5 batches, % | all, % |")
     print("|---|---|---|---|---|---|")
     fitted = [

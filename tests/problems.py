@@ -6,10 +6,9 @@ import numpy as np
 
 import reference
 from ledl.samples import InMemoryBlocks
-from ledl.solvers.ledl import Atoms, solve
-from ledl.solvers.start import join
+from ledl.solvers.ledl import Atoms, code_scale, expand_code_transform, reduce_code_transform, solve
+from ledl.solvers.start import atom_counts, join
 from ledl.subspace import find_subspace
-from ledl.targets import atom_counts, code_scale, expand_code_transform, reduce_code_transform
 
 
 def unit(a):

@@ -54,7 +54,7 @@ def test_inner_is_accumulated_in_float64(xp):
     ones = xp.ones((1000, 1000), dtype=xp.float32)
     tiny = ones * 1e-4
     assert float(arrays.inner(ones, tiny)) == pytest.approx(100.0, rel=1e-6)
-    assert arrays.squared_norm(ones).dtype == xp.float64
+    assert arrays.inner(ones, ones).dtype == xp.float64
 
 
 def test_unit_rows_leave_zero_rows(xp):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ledl.arrays import upload_ahead
-from ledl.samples import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of
+from ledl.samples import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of, upload_ahead
 from ledl.solvers.ledl import solve
 from ledl.solvers.start import class_start
 from problems import make_problem
@@ -116,7 +115,7 @@ def test_streamed_blocks_of_many_samples(streamed, device, rng):
     """Copies long enough for those of several blocks to overlap, if they were not in order."""
     X, labels = rng.standard_normal((40_000, 64)), rng.integers(9, size=40_000)
     M = make_problem([5] * 9, 64, 120).start
-    start = M._replace(M=on(device, np.concatenate([X[:120] / 8, M.labels], axis=1)))
+    start = M._replace(M=on(device, np.concatenate([X[:120] / 8, M.W, M.A], axis=1)))
     tensors = on(device, X), on(device, labels)
     for block_size in (2048, 15_000):
         blocks = InMemoryBlocks(*tensors, block_size), streamed(X, labels, block_size)

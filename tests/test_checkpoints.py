@@ -45,7 +45,7 @@ def stop_after(monkeypatch, n):
 def stopped(monkeypatch, model, X, y, n=5):
     """A fit that was stopped, its last iteration being in the file."""
     with monkeypatch.context() as patch:
-        patch.setattr("ledl.samples.SHARE", np.inf)
+        patch.setattr("ledl.samples._checkpoint.SHARE", np.inf)
         stop_after(patch, n)
         with pytest.raises(StopError):
             model.fit(X, y)
@@ -205,7 +205,7 @@ def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
         after(self, *args)
 
     after = Checkpoint.after
-    monkeypatch.setattr("ledl.samples.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("ledl.samples._checkpoint.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(Checkpoint, "_write", slow)
     monkeypatch.setattr(Checkpoint, "after", later)
     for cost[0], expected in ((0.0, list(range(1, 13))), (0.5, [1, 6, 11]), (100.0, [1])):
@@ -215,7 +215,9 @@ def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
 
 
 def test_no_room_is_told_before_training(monkeypatch, tmp_path, digits):
-    monkeypatch.setattr("ledl.samples.shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 0))
+    monkeypatch.setattr(
+        "ledl.samples._checkpoint.shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 0)
+    )
     with pytest.raises(OSError, match="A checkpoint and its successor need"):
         LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit").fit(*digits)
     assert list(tmp_path.iterdir()) == []

@@ -36,7 +36,7 @@ pytest.importorskip("distributed", reason="needs the extra dask")
 import dask
 import dask.array as da
 
-import travellers
+import pickle_counter
 
 TIGHT = 1e-12
 MODELS = {
@@ -435,10 +435,10 @@ def test_a_cluster_does_not_answer_with_an_earlier_model(client, digits):
 
 
 def test_a_model_comes_to_each_worker_once(client):
-    client.run(travellers.reset)
+    client.run(pickle_counter.reset)
     x = da.ones((100, 4), chunks=(1, 4))
-    found = map_rows(travellers.Traveller(np.zeros(100_000)), x, np.float64).sum().compute()
-    arrivals = client.run(travellers.count)
+    found = map_rows(pickle_counter.PickleCounter(np.zeros(100_000)), x, np.float64).sum().compute()
+    arrivals = client.run(pickle_counter.count)
     assert found == 100
     assert sum(arrivals.values()) >= 1
     assert max(arrivals.values()) == 1
@@ -446,14 +446,14 @@ def test_a_model_comes_to_each_worker_once(client):
 
 def test_workers_use_the_threads_that_are_asked_for(client):
     # joblib alone gives one job in processes that may have no children, and a warning.
-    found = map_rows(travellers.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
+    found = map_rows(pickle_counter.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
     assert_array_equal(found.compute(), [3, 3, 3, 3])
-    found = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    found = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
     assert_array_equal(found.compute(), [1, 1])
 
 
 def test_jobs_of_a_context_are_those_of_the_eager_call():
-    lazy = map_rows(travellers.threads_by_default, da.ones((2, 2)), np.int64)
+    lazy = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
     with parallel_config(n_jobs=2):
         assert_array_equal(lazy.compute(scheduler="sync"), [2, 2])
 

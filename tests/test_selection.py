@@ -14,8 +14,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit, Stra
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
-from ledl import parallel as spreading
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
 from ledl.datasets import few_shot_splits, load
 from ledl.model_selection import _search as selection
 
@@ -349,13 +348,13 @@ def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
 def test_threads_are_those_of_the_estimator(digits, monkeypatch):
     X, y, *_ = digits
     used = []
-    map_in_threads = spreading.map_in_threads
+    map_in_threads = parallel.map_in_threads
 
     def watch(work, tasks, n_threads):
         used.append(n_threads)
         return map_in_threads(work, tasks, n_threads)
 
-    monkeypatch.setattr(spreading, "map_in_threads", watch)
+    monkeypatch.setattr(parallel, "map_in_threads", watch)
     BatchedSearchCV(SRCClassifier(n_jobs=3), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
     assert set(used) == {3}
 

@@ -12,11 +12,10 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
-from ledl import parallel as spreading
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
 from ledl.datasets import few_shot_splits
 from ledl.model_selection import _search as selection
-from ledl.parallel import goes_elsewhere, n_places, n_threads, spread
+from ledl.parallel import goes_elsewhere, n_places, n_threads, run_tasks
 
 SEARCHES = [
     (
@@ -54,10 +53,10 @@ def processes_of(monkeypatch, work):
 
     def watched(function, tasks, n_jobs=None):
         if function is work:
-            used.extend(pid for _, pid in spread(process, [(i,) for i in range(len(tasks))], n_jobs))
-        return spread(function, tasks, n_jobs)
+            used.extend(pid for _, pid in run_tasks(process, [(i,) for i in range(len(tasks))], n_jobs))
+        return run_tasks(function, tasks, n_jobs)
 
-    monkeypatch.setattr(selection, "spread", watched)
+    monkeypatch.setattr(selection, "run_tasks", watched)
     return used
 
 
@@ -118,9 +117,9 @@ def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):
     def weighed(work, tasks, n_jobs=None):
         if work is selection.train:
             sizes.extend((len(models), len(pickle.dumps((models, parts)))) for models, parts in tasks)
-        return spread(work, tasks, n_jobs)
+        return run_tasks(work, tasks, n_jobs)
 
-    monkeypatch.setattr(selection, "spread", weighed)
+    monkeypatch.setattr(selection, "run_tasks", weighed)
     model = LEDLClassifier(random_state=0, max_iter=2, tol=0)
     for alphas in ([0.1], np.linspace(0.1, 0.2, 9)):  # equal ones would be trained once
         BatchedSearchCV(model, {"alpha": alphas}, cv=[(np.arange(40), np.arange(40, 50))]).fit(wide, y)
@@ -150,14 +149,14 @@ def test_fits_that_break_are_told_as_without_a_cluster(digits, backend):
 
 def test_an_error_in_a_batch_arrives(backend):
     with joblib.parallel_config(backend=backend, n_jobs=2), pytest.raises(ZeroDivisionError):
-        spread(divmod, [(1, 1), (1, 0)])
+        run_tasks(divmod, [(1, 1), (1, 0)])
 
 
 def test_one_job_and_threads_stay_in_this_process():
     for options in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 2}, {"backend": "sequential"}):
         with joblib.parallel_config(**options):
             assert not goes_elsewhere(None)
-            assert {pid for _, pid in spread(process, [(i,) for i in range(4)])} == {os.getpid()}
+            assert {pid for _, pid in run_tasks(process, [(i,) for i in range(4)])} == {os.getpid()}
     with joblib.parallel_config(backend="loky", n_jobs=2):
         assert goes_elsewhere(None)
         assert not goes_elsewhere(1)
@@ -167,7 +166,7 @@ def test_one_job_and_threads_stay_in_this_process():
 @pytest.mark.torch
 def test_tensors_stay_where_they_are(digits, monkeypatch):
     X, y, *_ = digits
-    monkeypatch.setattr(spreading, "Parallel", lambda *_, **__: pytest.fail("spread"))
+    monkeypatch.setattr(parallel, "Parallel", lambda *_, **__: pytest.fail("sent away"))
     with joblib.parallel_config(backend="loky", n_jobs=2):
         BatchedSearchCV(SRCClassifier(device="cpu"), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
 
@@ -184,7 +183,7 @@ def test_the_workers_of_a_cluster_are_places_and_no_threads(client):
 
 def counted(number):
     """What a task on a worker would do if it searched."""
-    answers = spread(process, [(i,) for i in range(3)])
+    answers = run_tasks(process, [(i,) for i in range(3)])
     return goes_elsewhere(None), n_threads(None), n_places(None), {pid for _, pid in answers} == {os.getpid()}
 
 

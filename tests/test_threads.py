@@ -7,7 +7,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ledl.parallel import map_in_threads, one_blas_thread
+from ledl.parallel import in_threads, map_in_threads, one_blas_thread
 
 
 def blas_threads():
@@ -24,6 +24,16 @@ def test_results_come_in_the_order_of_the_tasks(n_threads):
     assert [task for task, _ in results] == list(range(20))
     assert 1 <= len({thread for _, thread in results}) <= n_threads
     assert map_in_threads(work, [], n_threads) == []
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_few_results_wait_to_be_taken(n_threads):
+    begun = []
+    for taken, result in enumerate(in_threads(lambda task: begun.append(task) or task, range(50), n_threads)):
+        time.sleep(0.001)
+        assert result == taken
+        assert len(begun) <= taken + 1 + n_threads
+    assert sorted(begun) == list(range(50))
 
 
 @pytest.mark.parametrize("by_whom", ["caller", "helper"])

@@ -7,12 +7,10 @@ independent problems throughout: an operation on ``(..., n, r)`` works on each `
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -29,7 +27,7 @@ Array: TypeAlias = Any
 
 
 def namespace(array: Array) -> ModuleType:
-    """The array API namespace of an array."""
+    """Return the array API namespace of an array."""
     if is_torch(array):
         try:
             return import_module("array_api_compat.torch")
@@ -39,30 +37,30 @@ def namespace(array: Array) -> ModuleType:
 
 
 def is_torch(array: Array) -> bool:
-    """Whether it is a tensor of PyTorch, which is not imported for the question."""
+    """Say whether it is a tensor of PyTorch, which is not imported for the question."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)  # None, too, while another thread imports it
     return kind is not None and isinstance(array, kind)
 
 
 def is_dask(array: Array) -> bool:
-    """Whether it is an array of Dask, which is not imported for the question."""
+    """Say whether it is an array of Dask, which is not imported for the question."""
     kind = getattr(sys.modules.get("dask.array"), "Array", None)
     return kind is not None and isinstance(array, kind)
 
 
 def is_on_gpu(array: Array) -> bool:
-    """Whether it is a tensor that Triton's kernels can work on where it lies."""
+    """Say whether it is a tensor that Triton's kernels can work on where it lies."""
     return is_torch(array) and bool(array.is_cuda)
 
 
 def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
-    """An array of the library, and on the device, of another one."""
+    """Return an array of the library, and on the device, of another one."""
     values = _for_tensors(values) if is_torch(like) else values
     return namespace(like).asarray(values, dtype=dtype, device=like.device)
 
 
 def place(array: Array, device: str | None) -> Array:
-    """A tensor on that device of PyTorch; for None the NumPy array itself."""
+    """Return a tensor on that device of PyTorch; for None the NumPy array itself."""
     if device is None:
         return array
     try:
@@ -82,60 +80,54 @@ def place(array: Array, device: str | None) -> Array:
 
 
 def _for_tensors(values: Any) -> Any:
-    """A copy of what tensors cannot share memory with: read-only arrays, and those that run backwards."""
+    """Copy what tensors cannot share memory with: read-only arrays, and those that run backwards."""
     if is_numpy(values) and (not values.flags.writeable or min(values.strides, default=0) < 0):
         return values.copy()
     return values
 
 
 def to_host(array: Array) -> Array:
-    """A NumPy array; a copy where it lies elsewhere."""
+    """Return a NumPy array; a copy where it lies elsewhere."""
     if not is_torch(array):
         return np.asarray(array)
     array = array.detach().cpu()
     return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # which NumPy lacks
 
 
-class _Float32Products:
-    """PyTorch's setting for products of float32 on GPUs, which is one for the process.
+# The precisions of products of float32 that are asked for at the moment, and the setting before them.
+_precisions: list[str] = []
+_precision_before = ""
+_precision_lock = Lock()
 
-    Those who overlap in threads share it: in full if any of them wants that; the last to end restores it.
+
+@contextmanager
+def float32_products(precision: str, device: str | None) -> Iterator[None]:
+    """Multiply float32 in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU.
+
+    PyTorch's setting is one for the process. Those who overlap in threads share it: in full if any wants
+    that; the last to end restores it.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders: list[str] = []
-        self._before: Any = None
-
-    @contextmanager
-    def hold(self, precision: str, device: str | None) -> Iterator[None]:
-        """Products in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU."""
-        if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
-            yield
-            return
-        setting = sys.modules["torch"].backends.cuda.matmul
-        with self._lock:
-            if not self._holders:
-                self._before = setting.fp32_precision
-            self._holders.append(precision)
-            self._set(setting)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders.remove(precision)
-                self._set(setting)
-
-    def _set(self, setting: Any) -> None:
-        wanted = "ieee" if "full" in self._holders else "tf32"
-        setting.fp32_precision = wanted if self._holders else self._before
-
-
-float32_products = _Float32Products().hold
+    global _precision_before
+    if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
+        yield
+        return
+    setting = sys.modules["torch"].backends.cuda.matmul
+    with _precision_lock:
+        if not _precisions:
+            _precision_before = setting.fp32_precision
+        _precisions.append(precision)
+        setting.fp32_precision = "ieee" if "full" in _precisions else "tf32"
+    try:
+        yield
+    finally:
+        with _precision_lock:
+            _precisions.remove(precision)
+            shared = "ieee" if "full" in _precisions else "tf32"
+            setting.fp32_precision = shared if _precisions else _precision_before
 
 
 def free_memory(like: Array) -> int:
-    """Bytes that can still be had where an array lies."""
+    """Return the bytes that can still be had where an array lies."""
     if is_on_gpu(like):
         import torch
 
@@ -163,12 +155,12 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
 
 
 def is_numpy(array: Array) -> bool:
-    """Whether compiled loops and LAPACK can work on the array where it lies."""
+    """Say whether compiled loops and LAPACK can work on the array where it lies."""
     return isinstance(array, np.ndarray)
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy arrays as one of tensors in the host's memory, which it works on where they lie."""
+    """Return a function of NumPy arrays as one of tensors in the host's memory, worked on where they lie."""
     import torch
 
     def wrapped(*arguments: Any) -> Any:
@@ -181,7 +173,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inner(a: Array, b: Array) -> Array:
-    """<a, b> over the two last axes, accumulated in float64: (..., n, r) -> (...)."""
+    """Return <a, b> over the two last axes, accumulated in float64: (..., n, r) -> (...)."""
     xp = namespace(a)
     flat = (*a.shape[:-2], -1)
     a64 = xp.astype(xp.reshape(a, flat), xp.float64, copy=False)
@@ -189,13 +181,8 @@ def inner(a: Array, b: Array) -> Array:
     return xp.vecdot(a64, b64)
 
 
-def squared_norm(a: Array) -> Array:
-    """Squared Frobenius norm of the two last axes, in float64: (..., n, r) -> (...)."""
-    return inner(a, a)
-
-
 def row_squares(a: Array) -> Array:
-    """|a_i|^2 of each row, in float64, with no copy of the rows: (n, r) -> (n,)."""
+    """Return |a_i|^2 of each row, in float64, with no copy of the rows: (n, r) -> (n,)."""
     if is_torch(a):
         import torch
 
@@ -204,7 +191,7 @@ def row_squares(a: Array) -> Array:
 
 
 def product(a: Array, b: Array) -> Array:
-    """``a b`` where `a` lies, in the wider type of both; `b` is an array of the host."""
+    """Return ``a b`` where `a` lies, in the wider type of both; `b` is an array of the host."""
     if is_numpy(a):
         return a @ b
     xp, b = namespace(a), as_array(b, a)
@@ -213,14 +200,14 @@ def product(a: Array, b: Array) -> Array:
 
 
 def unit_rows(a: Array) -> Array:
-    """Rows scaled to norm 1; a zero row stays zero."""
+    """Return rows scaled to norm 1; a zero row stays zero."""
     xp = namespace(a)
     norms = xp.linalg.vector_norm(a, axis=-1, keepdims=True)
     return a / xp.where(norms > 0, norms, xp.ones_like(norms))
 
 
 def add_to_diagonal(matrix: Array, value: Array) -> Array:
-    """``matrix + value I``, in place, for `value` broadcasting as (..., 1, 1)."""
+    """Return ``matrix + value I``, in place where it can be, for `value` broadcasting as (..., 1, 1)."""
     if is_numpy(matrix):
         index = np.arange(matrix.shape[-1])
         matrix[..., index, index] += np.asarray(value)[..., 0]
@@ -233,16 +220,20 @@ def add_to_diagonal(matrix: Array, value: Array) -> Array:
 
 @cache
 def _routines(dtype: str) -> tuple[Any, Any, Any]:
-    """BLAS's gemm, LAPACK's potrf and trtri for a type; looking them up costs as much as a small product."""
+    """Return BLAS's gemm, LAPACK's potrf and trtri for a type; looking them up costs like a small product."""
     (gemm,) = scipy.linalg.get_blas_funcs(("gemm",), dtype=np.dtype(dtype))
     potrf, trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), dtype=np.dtype(dtype))
     return gemm, potrf, trtri
 
 
 def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
-    """``out + sign a b``; `out`, of NumPy (C-ordered) or PyTorch, is overwritten, with no product stored."""
+    """Return ``out + sign a b``; `out`, of NumPy (C-ordered) or PyTorch, is overwritten, no product stored."""
+    if is_torch(out) and out.ndim == 2:
+        return out.addmm_(a, b, alpha=sign)
     if is_torch(out):
-        return _add_tensor_product(out, a, b, sign)
+        flat = [x.expand(*out.shape[:-2], -1, -1).reshape(-1, *x.shape[-2:]) for x in (a, b)]
+        out.view(-1, *out.shape[-2:]).baddbmm_(*flat, alpha=sign)
+        return out
     if not is_numpy(out):
         return out + sign * (a @ b)
     gemm, _, _ = _routines(out.dtype.char)
@@ -252,14 +243,6 @@ def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
         turned = not left.flags.f_contiguous
         left = left.T if turned else left
         gemm(sign, left, right, beta=1.0, c=out[index].T, trans_a=turned, overwrite_c=True)
-    return out
-
-
-def _add_tensor_product(out: Array, a: Array, b: Array, sign: float) -> Array:
-    if out.ndim == 2:
-        return out.addmm_(a, b, alpha=sign)
-    flat = [x.expand(*out.shape[:-2], -1, -1).reshape(-1, *x.shape[-2:]) for x in (a, b)]
-    out.view(-1, *out.shape[-2:]).baddbmm_(*flat, alpha=sign)
     return out
 
 
@@ -277,7 +260,7 @@ TRIANGLE_BLOCK = 64
 
 
 def cholesky(gram: Array) -> Cholesky:
-    """Factor of positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten.
+    """Factorise positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten.
 
     On PyTorch a matrix that is not positive definite gives NaN: an error would have to wait for the device.
     """
@@ -300,7 +283,7 @@ def cholesky(gram: Array) -> Cholesky:
 
 
 def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
-    """The rows s with s U'U = rhs; a NumPy `rhs` is overwritten.
+    """Return the rows s with s U'U = rhs; a NumPy `rhs` is overwritten.
 
     Block by block, so that nearly all of it is matrix products, which run faster than LAPACK's
     triangular solver at our sizes.
@@ -325,7 +308,7 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
 
 
 def positive_inverse(matrix: Array) -> Array:
-    """Inverse of a positive definite (K, K), on PyTorch (..., K, K); a NumPy `matrix` is overwritten."""
+    """Invert a positive definite (K, K), on PyTorch (..., K, K); a NumPy `matrix` is overwritten."""
     if is_torch(matrix):
         import torch
 
@@ -348,7 +331,7 @@ def positive_inverse(matrix: Array) -> Array:
 
 
 def row_factorization(X: Array) -> tuple[Array, Array]:
-    """X = R O, O with orthonormal rows: (n, d) -> (n, n), (n, d) for n <= d; a NumPy X is overwritten."""
+    """Return R and O, of orthonormal rows, with X = R O: (n, d) -> (n, n), (n, d); n <= d. X may be used up."""
     if not is_numpy(X):
         basis, triangle = namespace(X).linalg.qr(X.mT)
         return triangle.mT, basis.mT
@@ -357,7 +340,7 @@ def row_factorization(X: Array) -> tuple[Array, Array]:
 
 
 def take_rows(table: Array, index: Array) -> Array:
-    """Rows of tables: (..., c, K) and indices (n,), or (c, K) or (..., c, K) and (..., n)."""
+    """Return rows of tables: (..., c, K) and indices (n,), or (c, K) or (..., c, K) and (..., n)."""
     xp = namespace(table)
     if index.ndim == 1:
         return xp.take(table, index, axis=-2)
@@ -366,14 +349,14 @@ def take_rows(table: Array, index: Array) -> Array:
 
 
 def take_samples(values: Array, index: Array) -> Array:
-    """Samples of each problem: (..., n) or (..., n, K) and indices (..., m) -> (..., m) or (..., m, K)."""
+    """Return samples of each problem: (..., n) or (..., n, K), indices (..., m) -> (..., m) or (..., m, K)."""
     if values.ndim == index.ndim:
         return namespace(values).take_along_axis(values, index, axis=-1)
     return take_rows(values, index)
 
 
 def put_samples(out: Array, index: Array, values: Array) -> None:
-    """``out[..., index] = values``, in place, in NumPy or PyTorch: the inverse of `take_samples`."""
+    """Set ``out[..., index] = values`` in NumPy or PyTorch: the inverse of `take_samples`."""
     axis = index.ndim - 1
     if is_numpy(out):
         np.put_along_axis(out, index if out.ndim == index.ndim else index[..., None], values, axis)
@@ -384,7 +367,7 @@ def put_samples(out: Array, index: Array, values: Array) -> None:
 
 
 def add_rows(table: Array, index: Array, weights: Array) -> Array:
-    """Sums of weighted rows, not stored one by one: (c, K), and indices and weights (n, k), k > 0 -> (n, K)."""
+    """Return sums of weighted rows, not stored one by one: (c, K), indices and weights (n, k) -> (n, K)."""
     if is_torch(table):
         import torch
 
@@ -395,127 +378,25 @@ def add_rows(table: Array, index: Array, weights: Array) -> Array:
 
 
 def class_sums(values: Array, labels: Array, n_classes: int) -> Array:
-    """Sums of the rows of each class: (..., n, K) and labels (n,) or (..., n) -> (..., c, K)."""
-    if is_torch(values):
-        return _class_sums_of_tensor(values, labels, n_classes)
-    if not is_numpy(values):
-        xp = namespace(values)
-        belongs = labels[..., None, :] == xp.arange(n_classes)[:, None]
-        return xp.astype(belongs, values.dtype) @ values
-    *problems, n, K = values.shape
-    flat = values.reshape(-1, K)
-    n_problems = int(np.prod(problems, dtype=int))
+    """Return sums of the rows of each class: (..., n, K) and labels (n,) or (..., n) -> (..., c, K)."""
+    xp, (*problems, n, K) = namespace(values), values.shape
+    n_problems, device = math.prod(problems), values.device
     # Problems side by side: class j of problem p is segment p c + j.
-    each = np.broadcast_to(labels, (*problems, n)).reshape(n_problems, n)
-    segments = (each + n_classes * np.arange(n_problems)[:, None]).reshape(-1)
-    indicator = scipy.sparse.csc_array(
-        (np.ones(len(flat), dtype=values.dtype), segments, np.arange(len(flat) + 1)),
-        shape=(n_problems * n_classes, len(flat)),
-    )
-    return (indicator @ flat).reshape(*problems, n_classes, K)
-
-
-def _class_sums_of_tensor(values: Array, labels: Array, n_classes: int) -> Array:
-    """In the order of the classes, so that the sums do not depend on which thread is faster."""
-    import torch
-
-    *problems, n, K = values.shape
-    n_problems = int(np.prod(problems, dtype=int))
-    each = labels.expand(*problems, n).reshape(n_problems, n)
-    segments = (each + n_classes * torch.arange(n_problems, device=each.device)[:, None]).reshape(-1)
-    ordered, order = torch.sort(segments, stable=True)
-    # torch.bincount would wait for the device: it asks for the greatest label.
-    ends = torch.searchsorted(ordered, torch.arange(n_problems * n_classes + 1, device=each.device))
-    lengths = ends.diff()
-    sums = torch.segment_reduce(values.reshape(-1, K)[order], "sum", lengths=lengths, axis=0, unsafe=True)
-    return sums.reshape(*problems, n_classes, K)
-
-
-# Blocks on a device at once: one comes, one is worked on, one goes.
-IN_FLIGHT = 3
-
-
-def as_host_tensor(array: Array) -> Array:
-    """A tensor in the memory of a NumPy array or memory-map, for reading: PyTorch warns of read-only ones."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.as_tensor(array)
-
-
-class Copier:
-    """Copies between host and device beside the device's work; on the CPU, plain copies.
-
-    Work runs on the caller's stream, copies on two others, and events order them: `receive` makes the work
-    wait for copies to the device, `fetch` makes copies to the host wait for the work. PyTorch gives the memory
-    of a tensor back to the stream that it was made on, so `record_stream` names the other one that uses it. A
-    thread of its own reads samples, from a disk perhaps, into page-locked memory, since only from there are
-    copies made beside other work.
-    """
-
-    def __init__(self, device: Any) -> None:
+    each = xp.reshape(xp.broadcast_to(labels, (*problems, n)), (n_problems, n))
+    segments = xp.reshape(each + n_classes * xp.arange(n_problems, device=device)[:, None], (-1,))
+    flat = xp.reshape(values, (n_problems * n, K))
+    if is_torch(values):
         import torch
 
-        self._torch: Any = torch
-        self._device = torch.device(device)
-        self._on_gpu = self._device.type == "cuda"
-        self._up: Any = self._torch.cuda.Stream(self._device) if self._on_gpu else None
-        self._down: Any = self._torch.cuda.Stream(self._device) if self._on_gpu else None
-        self._reader = ThreadPoolExecutor(1, "ledl-copier")
-
-    def room(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Host memory for `fetch`, page-locked where there is a GPU."""
-        return self._torch.empty(shape, dtype=dtype, pin_memory=self._on_gpu)
-
-    def send(self, arrays: Sequence[Array], after: Sequence[Any] = ()) -> Future[Any]:
-        """Start copying host tensors to the device once the events `after` have passed; see `receive`."""
-        return self._reader.submit(self._copy_up, arrays, after)
-
-    def _copy_up(self, arrays: Sequence[Array], after: Sequence[Any]) -> tuple[list[Array], Any]:
-        for event in after:
-            if event is not None:
-                event.synchronize()
-        with self._torch.cuda.stream(self._up):
-            tensors = [self._copy_one_up(array.contiguous()) for array in arrays]
-        return tensors, self._up.record_event() if self._on_gpu else None
-
-    def _copy_one_up(self, array: Array) -> Array:
-        if self._on_gpu:
-            # Itself if it is page-locked; else in memory that PyTorch uses again once the copy has ended.
-            array = array.pin_memory()
-        return array.to(self._device, non_blocking=True, copy=True)
-
-    def receive(self, sent: Future[Any]) -> list[Array]:
-        """The tensors of a `send`, for work that the caller starts from now on."""
-        tensors, arrived = sent.result()
-        if self._on_gpu:
-            work = self._torch.cuda.current_stream(self._device)
-            work.wait_event(arrived)
-            for tensor in tensors:
-                tensor.record_stream(work)
-        return tensors  # type: ignore[no-any-return]
-
-    def fetch(self, tensors: Sequence[Array], out: Sequence[Array]) -> Any:
-        """Start copying tensors into host tensors; the event that this, and all work before, has ended."""
-        if self._on_gpu:
-            self._down.wait_stream(self._torch.cuda.current_stream(self._device))
-        with self._torch.cuda.stream(self._down):
-            for tensor, place in zip(tensors, out, strict=True):
-                place.copy_(tensor, non_blocking=True)
-                if self._on_gpu:
-                    tensor.record_stream(self._down)
-        return self._down.record_event() if self._on_gpu else None
-
-
-def upload_ahead(chunks: Iterable[Array], device: Any) -> Iterator[Array]:
-    """Tensors on a device of host arrays, in turn; the next is copied while the caller works on one."""
-    copier, sent = Copier(device), deque[Future[Any]]()
-    ended: deque[Any] = deque([None] * IN_FLIGHT)  # bounds how far a caller who never waits runs ahead
-    for chunk in chunks:
-        sent.append(copier.send([as_host_tensor(chunk)], [ended.popleft()]))
-        if len(sent) > 1:
-            yield from copier.receive(sent.popleft())
-            ended.append(copier.fetch([], []))
-    for last in sent:
-        yield from copier.receive(last)
+        # In the order of the classes, so that the sums do not depend on which thread is faster.
+        ordered, order = torch.sort(segments, stable=True)
+        # torch.bincount would wait for the device: it asks for the greatest label.
+        ends = torch.searchsorted(ordered, torch.arange(n_problems * n_classes + 1, device=device))
+        sums = torch.segment_reduce(flat[order], "sum", lengths=ends.diff(), axis=0, unsafe=True)
+    elif is_numpy(values):
+        entries = np.ones(len(flat), dtype=values.dtype), segments, np.arange(len(flat) + 1)
+        sums = scipy.sparse.csc_array(entries, shape=(n_problems * n_classes, len(flat))) @ flat
+    else:
+        belongs = segments == xp.arange(n_problems * n_classes, device=device)[:, None]
+        sums = xp.astype(belongs, values.dtype) @ flat
+    return xp.reshape(sums, (*problems, n_classes, K))

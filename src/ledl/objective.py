@@ -1,24 +1,12 @@
-"""What is minimised: residuals of (1) by parts, and the duality gap that certifies codes."""
+"""What is minimised: the duality gap that certifies codes, and residuals of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 
 from ledl.arrays import Array, as_array, namespace
-
-
-def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
-    """Squared norms, in float64, of groups of columns: (..., n, q) -> (..., n_parts)."""
-    xp = namespace(E)
-    E = xp.astype(E, xp.float64, copy=False)
-    squares = E * E
-    # A product with ones is the fastest way to sum columns.
-    by_column = xp.ones(E.shape[-2], dtype=xp.float64, device=E.device) @ squares
-    parts = pairwise(bounds)
-    return xp.stack([xp.sum(by_column[..., i:j], axis=-1) for i, j in parts], axis=-1)
 
 
 def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, positive: bool) -> Array:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from queue import Empty, SimpleQueue
+from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -33,91 +34,81 @@ Result = TypeVar("Result")
 # joblib's backends that count processors of this machine; those of a cluster count its workers.
 OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend)
 
+# For each who holds BLAS's threads at one, what the first has set, and can restore.
+_blas_limits: list[Any] = []
+_blas_lock = Lock()
+# Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again.
+_let_any_thread_set = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
+
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Looking for the libraries takes milliseconds, setting their threads microseconds."""
+    """Find the libraries, which takes milliseconds; setting their threads takes microseconds."""
     return ThreadpoolController()
 
 
-def _let_any_thread_set() -> None:
-    """Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again."""
-    if hasattr(OpenBLASController, "clear_controlling_thread"):
-        OpenBLASController.clear_controlling_thread(force=True)
-
-
-class _BlasThreads:
-    """BLAS's threads, held at one while anybody asks for it.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS's threads at one while anybody asks for it.
 
     The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
     would restore what another had set. The last to end need not be the first to have asked.
     """
+    with _blas_lock:
+        if _blas_limits:
+            _blas_limits.append(_blas_limits[0])
+        else:
+            _let_any_thread_set(force=True)
+            _blas_limits.append(_controller().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            limits = _blas_limits.pop()
+            if not _blas_limits:
+                _let_any_thread_set(force=True)
+                limits.restore_original_limits()
+                _let_any_thread_set(force=True)
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders = 0
-        self._limits: Any = None
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        with self._lock:
-            if self._holders == 0:
-                _let_any_thread_set()
-                self._limits = _controller().limit(limits=1, user_api="blas")
-            self._holders += 1
+def in_threads(
+    work: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int, ahead: int | None = None
+) -> Iterator[Result]:
+    """Yield the results of tasks in their order, made by `n_threads` threads, the calling one among them.
+
+    `work` should let go of the interpreter, as BLAS and compiled loops do. No more than `ahead` tasks, one more
+    than there are threads unless given, are begun before their results are taken.
+    """
+    if n_threads <= 1:
+        yield from map(work, tasks)
+        return
+    ahead, todo = ahead or n_threads + 1, iter(tasks)
+    begun: deque[tuple[Task, Future[Result]]] = deque()
+    with ThreadPoolExecutor(n_threads - 1) as pool:
         try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    _let_any_thread_set()
-                    self._limits.restore_original_limits()
-                    _let_any_thread_set()
-
-
-one_blas_thread = _BlasThreads().one
+            while True:
+                begun.extend((task, pool.submit(work, task)) for task in islice(todo, ahead - len(begun)))
+                if not begun:
+                    return
+                last, future = begun[-1]
+                if not begun[0][1].done() and future.cancel():  # no helper has come to it: it is ours
+                    mine: Future[Result] = Future()
+                    mine.set_result(work(last))
+                    begun[-1] = last, mine
+                else:
+                    yield begun.popleft()[1].result()
+        finally:  # an interrupt, too, must not wait for what nobody wants any more
+            for _, future in begun:
+                future.cancel()
 
 
 def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int) -> list[Result]:
-    """Results in the order of the tasks, the calling thread taking its share.
-
-    `work` should let go of the interpreter, as BLAS and compiled loops do.
-    """
-    n_helpers = min(n_threads, len(tasks)) - 1
-    if n_helpers <= 0:
-        return [work(task) for task in tasks]
-    waiting: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(tasks)):
-        waiting.put(number)
-    results: list[Any] = [None] * len(tasks)
-
-    def take_tasks() -> None:
-        while (number := _next(waiting)) is not None:
-            try:
-                results[number] = work(tasks[number])
-            except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
-                while _next(waiting) is not None:
-                    pass
-                raise
-
-    with ThreadPoolExecutor(n_helpers) as pool:
-        helpers = [pool.submit(take_tasks) for _ in range(n_helpers)]
-        take_tasks()
-        for helper in helpers:
-            helper.result()
-    return results
-
-
-def _next(waiting: SimpleQueue[int]) -> int | None:
-    try:
-        return waiting.get_nowait()
-    except Empty:
-        return None
+    """Return the results of `in_threads`, all of them."""
+    return list(in_threads(work, tasks, min(n_threads, len(tasks)), len(tasks)))
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Threads that `n_jobs` means: as joblib says, but that the workers of a cluster are no threads here.
+    """Return the threads that `n_jobs` means: as joblib says, but a cluster's workers are no threads here.
 
     In the context of a cluster's backend None means 1, on its workers too. Those are processes that may have no
     children, in which joblib gives one job; but ours are threads.
@@ -132,16 +123,16 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def goes_elsewhere(n_jobs: int | None) -> bool:
-    """Whether a `joblib.parallel_config` asks for processes or a cluster, and this is not one of its workers.
+    """Say whether a `joblib.parallel_config` asks for processes or a cluster, and this is none of its workers.
 
-    `n_jobs` of 1 stays here: nothing is to be spread.
+    With `n_jobs` of 1 all work stays here.
     """
     backend, _ = get_active_backend(prefer="threads")  # what nobody has asked for is then threads
     return n_jobs != 1 and not getattr(backend, "supports_sharedmem", False) and not is_dask_task()
 
 
 def is_dask_task() -> bool:
-    """Whether this is a task on a worker of a Dask cluster.
+    """Say whether this is a task on a worker of a Dask cluster.
 
     joblib's other workers have a backend of threads there; those of Dask have that of the cluster again.
     """
@@ -156,18 +147,18 @@ def is_dask_task() -> bool:
 
 
 def n_places(n_jobs: int | None) -> int:
-    """How many tasks `spread` runs at the same time."""
+    """Return how many tasks `run_tasks` runs at the same time."""
     return int(effective_n_jobs(n_jobs)) if goes_elsewhere(n_jobs) else n_threads(n_jobs)
 
 
-def spread(
+def run_tasks(
     work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], n_jobs: int | None = None
 ) -> list[Result]:
-    """``work(*task)`` for each task, in their order.
+    """Return ``work(*task)`` for each task, in their order.
 
-    In `n_jobs` threads, or where the `joblib.parallel_config` around says if that is not threads. `work` must
-    be a function of a module and change nothing: it may run on another machine. What several arguments of a
-    task share travels once with it.
+    They run in `n_jobs` threads, or where the `joblib.parallel_config` around says if that is not threads.
+    `work` must be a function of a module and change nothing: it may run on another machine. What several
+    arguments of a task share travels once with it.
     """
     if not goes_elsewhere(n_jobs):
         return map_in_threads(lambda task: work(*task), tasks, n_threads(n_jobs))
@@ -178,7 +169,7 @@ def spread(
 
 
 def _with_troubles(work: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, set[str]]:
-    """A result, and NumPy's troubles on the way, of which it would warn a worker's log and not the caller.
+    """Return a result, and NumPy's troubles on the way, which its warnings would tell a worker's log alone.
 
     Not by `warnings.catch_warnings`: a worker may have several threads, which would catch each other's.
     """

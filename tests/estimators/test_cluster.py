@@ -64,7 +64,7 @@ def test_samples_on_the_cluster_and_chunks_without_some_class(client, digits, ex
 
 
 def test_a_whole_array_does_not_travel_with_every_chunk(client, tmp_path):
-    from ledl.samples import chunks_of
+    from ledl.samples._cluster import chunks_of
 
     mapped = in_file(np.ones((1000, 50)), tmp_path / "X.npy")
     chunks = chunks_of(da.from_array(mapped, chunks=(10, -1)), client)
@@ -173,14 +173,14 @@ def test_a_killed_worker_changes_nothing(monkeypatch, client, tmp_path, digits, 
     source = da.from_array(X, chunks=(30, -1))
     source = source.persist() if on_cluster else source
     undisturbed = LEDLClassifier(**OPTIONS).fit(source, y)
-    kill, steps, take = Kill(client, 8), [0], ClusterBlocks._steps
+    kill, steps, take = Kill(client, 8), [0], ClusterBlocks.map_sum
 
     def counted(self, step):
         steps[0] += 1
         kill(steps[0])
         return take(self, step)
 
-    monkeypatch.setattr(ClusterBlocks, "_steps", counted)
+    monkeypatch.setattr(ClusterBlocks, "map_sum", counted)
     checkpoint = tmp_path / "fit" if with_checkpoint else None
     model = LEDLClassifier(**OPTIONS, checkpoint=checkpoint).fit(source, y)
     assert kill.killed
@@ -214,7 +214,7 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
     from ledl.samples import ClusterBlocks
 
     X, y = digits
-    steps, take = [0], ClusterBlocks._steps
+    steps, take = [0], ClusterBlocks.map_sum
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
     source = da.from_array(X, chunks=(50, -1))
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
@@ -225,7 +225,7 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
             restarted.restart()
         return take(self, step)
 
-    monkeypatch.setattr(ClusterBlocks, "_steps", counted)
+    monkeypatch.setattr(ClusterBlocks, "map_sum", counted)
     with (
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as restarted,
@@ -249,7 +249,7 @@ def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
     worker += [str(tmp_path / "scheduler.json"), "--nthreads", "1", "--no-dashboard", "--death-timeout", "5"]
     worker += ["--local-directory", str(tmp_path)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    steps, take = [0], ClusterBlocks._steps
+    steps, take = [0], ClusterBlocks.map_sum
 
     def counted(self, step):
         steps[0] += 1
@@ -266,7 +266,7 @@ def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
     ):
         try:
             with distributed.Client(scheduler_file=str(tmp_path / "scheduler.json")):
-                monkeypatch.setattr(ClusterBlocks, "_steps", counted)
+                monkeypatch.setattr(ClusterBlocks, "map_sum", counted)
                 with pytest.raises(BlockError, match="Dask cluster is gone or was restarted"):
                     model.fit(da.from_array(X, chunks=(50, -1)), y)
         finally:
@@ -280,7 +280,9 @@ def test_a_worker_without_what_it_should_have(client, digits):
     """Codes of another version, or half written, are not taken for those that are asked for."""
     from functools import partial
 
-    from ledl.samples import ClusterBlocks, as_they_are, chunks_of
+    from ledl.samples import ClusterBlocks
+    from ledl.samples._cluster import chunks_of
+    from ledl.samples._stored import as_they_are
 
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
@@ -311,22 +313,22 @@ def count_up(add, block):
 
 
 def older_versions():
-    from ledl.samples import _worker
+    from ledl.samples import _cluster
 
-    for versions in _worker._VERSIONS.values():
+    for versions in _cluster._VERSIONS.values():
         for first in versions:
             versions[first] -= 1
 
 
 def no_versions():
-    from ledl.samples import _worker
+    from ledl.samples import _cluster
 
-    _worker._VERSIONS.clear()
+    _cluster._VERSIONS.clear()
 
 
 def test_outcomes_are_not_used_up():
     """They may be asked for again, where a worker that had a sum of them is lost."""
-    from ledl.samples._worker import Outcome, add_outcomes
+    from ledl.samples._cluster import Outcome, add_outcomes
 
     parts = [Outcome((np.array([1.0, i]),)) for i in range(3)]
     for _ in range(2):
@@ -401,9 +403,9 @@ def test_nothing_stays_on_the_workers(client, digits):
         return [name for name in os.listdir(dask_worker.local_directory) if name.startswith("ledl")]
 
     def versions():
-        from ledl.samples import _worker
+        from ledl.samples import _cluster
 
-        return len(_worker._VERSIONS)
+        return len(_cluster._VERSIONS)
 
     assert not any(client.run(files).values())
     assert not any(client.run(versions).values())

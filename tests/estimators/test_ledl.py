@@ -20,7 +20,8 @@ from ledl.coding import _coders as coders
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
-from ledl.targets import atom_counts, expand_code_transform, reduce_code_transform
+from ledl.solvers.ledl import expand_code_transform, reduce_code_transform
+from ledl.solvers.start import atom_counts
 from problems import Recorder, unit
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}

@@ -5,7 +5,8 @@ from sklearn.linear_model import orthogonal_mp
 
 import reference
 from ledl.solvers import lcksvd
-from ledl.targets import atom_counts, code_scale, expand_code_transform
+from ledl.solvers.ledl import code_scale, expand_code_transform
+from ledl.solvers.start import atom_counts
 from problems import unit
 
 # Samples that are atoms need one non-zero.

@@ -1,6 +1,7 @@
 """The solver against the oracle, each update against its definition, and the two seams: problems, blocks."""
 
 from importlib import import_module
+from types import SimpleNamespace
 
 import array_api_strict
 import numpy as np
@@ -12,11 +13,13 @@ from ledl.solvers import compiled
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import (
     Atoms,
+    CodeStep,
     DualStep,
     begin,
-    code_step,
+    expand_code_transform,
+    factorise,
     fit_of_codes,
-    make_coder,
+    reduce_code_transform,
     shrink_plain,
     solve,
 )
@@ -24,7 +27,6 @@ from ledl.solvers.ledl import (
     make_problem as weigh,
 )
 from ledl.solvers.start import class_start, random_start
-from ledl.targets import expand_code_transform
 from problems import make_problem, unit
 
 WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
@@ -128,20 +130,22 @@ def one_code_step(request, rng):
     """A code step from arbitrary Z and L."""
     problem = make_problem([5] * 6, 80, request.param)
     rho, theta = 0.7, 0.3
-    weighted, start = weigh((), problem.start, problem.code_scale, rho=rho, **WEIGHTS)
-    coder = make_coder(weighted, start, theta)
+    weighted = weigh((), problem.start, problem.code_scale, rho=rho, **WEIGHTS)
+    M = problem.start.M * weighted.roots
+    step = CodeStep(weighted, M, factorise(M, weighted.rho), theta)
     blocks = problem.blocks()
-    blocks.map_sum(lambda block: begin(weighted, start.M.shape[:-1], block))
+    blocks.map_sum(lambda block: begin(weighted, M.shape[:-1], block))
     (block,) = blocks._blocks
     Z, L = 0.1 * rng.standard_normal((2, *block.Z.shape))
     block = block._replace(Z=Z, L=L)
-    return block, coder, code_step(block, coder), rho, theta
+    coded, C, E, _ = step.codes(block)
+    return block, step, SimpleNamespace(C=C, Z=coded.Z, L=coded.L, E=E), rho, theta
 
 
 def test_C_solves_the_normal_equations(one_code_step):
-    block, coder, codes, rho, _ = one_code_step
-    T = np.concatenate([block.X, coder.problem.label_targets[block.labels]], axis=1)
-    M = coder.atoms.M
+    block, step, codes, rho, _ = one_code_step
+    T = np.concatenate([block.X, step.problem.label_targets[block.labels]], axis=1)
+    M = step.M
     gradient = (codes.C @ M - T) @ M.T + block.L + rho * (codes.C - block.Z)
     assert np.abs(gradient).max() < 1e-12
     if codes.E is not None:
@@ -150,9 +154,9 @@ def test_C_solves_the_normal_equations(one_code_step):
 
 def test_weights_are_in_targets_and_atoms(one_code_step):
     """|T - C M|^2 by parts is |X - C B|^2, lam |H - C W|^2 and omega |Q - C A|^2, Q being the full target."""
-    block, coder, codes, _, _ = one_code_step
-    atoms = coder.problem.unweigh(coder.atoms)
-    c, K = atoms.n_classes, len(atoms.M)
+    block, step, codes, _, _ = one_code_step
+    c, K = len(step.problem.label_targets), len(step.M)
+    atoms = Atoms(step.M / step.problem.roots, c)
     atom_classes = np.repeat(np.arange(c), K // c)
     H = np.eye(c)[block.labels]
     Q = (block.labels[:, None] == atom_classes).astype(float)
@@ -162,7 +166,8 @@ def test_weights_are_in_targets_and_atoms(one_code_step):
         WEIGHTS["lam"] * np.sum((H - codes.C @ atoms.W) ** 2),
         WEIGHTS["omega"] * np.sum((Q - codes.C @ A) ** 2),
     ]
-    np.testing.assert_allclose(fit_of_codes(block, codes.C, coder.problem, coder.atoms), expected)
+    _, (fit, _) = fit_of_codes(step.problem, step.M, block._replace(Z=codes.C))
+    np.testing.assert_allclose(fit, expected)
 
 
 def test_Z_is_the_prox_by_brute_force(one_code_step, rng):
@@ -186,8 +191,8 @@ def test_L_is_a_dual_step(one_code_step):
 
 
 def test_compiled_shrink_is_the_plain_one(one_code_step):
-    block, coder, codes, _, theta = one_code_step
-    arguments = (codes.C, block.Z, block.L, coder.problem.epsilon, coder.problem.rho, theta)
+    block, step, codes, _, theta = one_code_step
+    arguments = (codes.C, block.Z, block.L, step.problem.epsilon, step.problem.rho, theta)
     for ours, plain in zip(compiled.find("shrink", codes.C)(*arguments), shrink_plain(*arguments), strict=True):
         np.testing.assert_allclose(ours, plain, rtol=1e-13, atol=1e-15)
 
@@ -316,3 +321,17 @@ def test_overflow_is_reported_and_not_returned_as_a_model():
 def test_sweep_runs_compiled_on_numpy():
     assert compiled.find("update_block", np.zeros(1)) is not None
     assert compiled.find("update_block", array_api_strict.zeros(1)) is None
+
+
+def test_reduced_transform_acts_as_the_full_one(rng):
+    atom_classes = np.repeat(np.arange(3), [4, 1, 3])
+    A = rng.random((8, 8))
+    reduced = reduce_code_transform(A, atom_classes)
+    assert reduced.shape == (8, 3)
+    full = expand_code_transform(reduced, atom_classes)
+    # The ownership rows are orthogonal, so expanding keeps norms and a second reduction changes nothing.
+    np.testing.assert_allclose(np.linalg.norm(full, axis=1), np.linalg.norm(reduced, axis=1))
+    np.testing.assert_allclose(reduce_code_transform(full, atom_classes), reduced)
+    # Q = H U: what A does on the span of the classes' targets is all that meets Q.
+    ownership = (atom_classes == np.arange(3)[:, None]).astype(float)
+    np.testing.assert_allclose(full @ ownership.T, A @ ownership.T)

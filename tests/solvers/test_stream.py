@@ -7,9 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import reference
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import stream as solver
-from ledl.solvers.ledl import Atoms
+from ledl.solvers.ledl import Atoms, reduce_code_transform
 from ledl.solvers.stream import learn, new_stream, start_atoms
-from ledl.targets import reduce_code_transform
 from problems import make_problem, unit
 
 WEIGHTS = {"lam": 0.7, "omega": 0.2, "epsilon": 0.02, "rho": 1.3}

@@ -12,9 +12,10 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from ledl.arrays import Array, as_array, is_torch, namespace, place, to_host, upload_ahead
+from ledl.arrays import Array, as_array, is_torch, namespace, place, to_host
 from ledl.coding._coders import Coder, chunk_size
 from ledl.parallel import map_in_threads
+from ledl.samples import upload_ahead
 from ledl.subspace import Subspace, scaled
 
 

@@ -35,8 +35,8 @@ from ledl.dictionary import FittedDictionary
 from ledl.kernels import kernel_space
 from ledl.samples import check_lengths, check_rows, floats_of, in_memory, map_rows
 from ledl.solvers.iteration import Iterations, Status
+from ledl.solvers.start import atom_counts
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
-from ledl.targets import atom_counts
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

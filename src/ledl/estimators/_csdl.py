@@ -29,8 +29,7 @@ from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import map_in_threads, n_threads, one_blas_thread
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.iteration import Iterations
-from ledl.solvers.start import random_mixtures
-from ledl.targets import default_n_atoms
+from ledl.solvers.start import default_n_atoms, random_mixtures
 
 
 class CSDLClassifier(DictionaryClassifier):

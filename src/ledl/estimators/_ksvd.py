@@ -34,9 +34,8 @@ from ledl.estimators._base import (
 from ledl.parallel import one_blas_thread
 from ledl.samples import floats_of, map_rows
 from ledl.solvers import ksvd
-from ledl.solvers.start import sample_start
+from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import Subspace, find_subspace, scaled, squared_norms
-from ledl.targets import default_n_atoms
 
 
 class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -33,8 +33,8 @@ from ledl.estimators._base import (
 )
 from ledl.parallel import one_blas_thread
 from ledl.solvers import ksvd, lcksvd
-from ledl.solvers.start import sample_start
-from ledl.targets import code_scale, default_n_atoms, expand_code_transform
+from ledl.solvers.ledl import code_scale, expand_code_transform
+from ledl.solvers.start import default_n_atoms, sample_start
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), None],

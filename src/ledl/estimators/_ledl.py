@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ledl.arrays import (
-    IN_FLIGHT,
     Array,
     as_array,
     check_memory,
@@ -55,24 +54,24 @@ from ledl.estimators._online import check_precision, learn_batch
 from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import (
+    IN_FLIGHT,
     Blocks,
     Checkpoint,
     InMemoryBlocks,
     StoredRows,
     StreamedBlocks,
     as_plain,
-    beside_tasks,
     check_place,
     check_rows,
     open_dask,
     open_file,
+    seceded,
     with_known_rows,
 )
-from ledl.solvers.iteration import Status
-from ledl.solvers.ledl import Atoms, DualStep, solve
-from ledl.solvers.start import array_start, class_start, n_given_atoms, random_start
+from ledl.solvers.iteration import Record, Status
+from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, code_scale, expand_code_transform, solve
+from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
-from ledl.targets import code_scale, default_n_atoms, expand_code_transform
 
 # Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
@@ -398,7 +397,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         if self.checkpoint is not None:
             check_place(self.checkpoint)
         device = device_of(X, self.device)
-        with beside_tasks() if is_dask(X) else nullcontext():
+        with seceded() if is_dask(X) else nullcontext():
             training = prepare_training(self, X, y)
             blocks, start = training.blocks(device, self.batch_size, n_threads(self.n_jobs))
             checkpoint = (
@@ -406,7 +405,17 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             )
             threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
             products = float32_products(self.precision, device)
+            dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
             with telling_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
+                past = None
+                if checkpoint:
+                    past = checkpoint.begin(blocks, start.M, len(training.labels), RECORDED, self.max_iter)
+
+                def after(iteration: int, record: Record, solver: ADMM) -> bool:
+                    if checkpoint:
+                        checkpoint.after(blocks, solver.M, record, dual_step.at(iteration + 1))
+                    return watch(lambda: self._learnt(training, solver.atoms()))
+
                 run = solve(
                     blocks,
                     start,
@@ -415,11 +424,11 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     omega=self.code_weight,
                     epsilon=self.alpha,
                     rho=self.rho,
-                    dual_step=DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min),
+                    dual_step=dual_step,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    callback=lambda iteration, record, atoms: watch(lambda: self._learnt(training, atoms())),
-                    checkpoint=checkpoint,
+                    callback=after,
+                    past=past,
                 )
                 if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
                     checkpoint.remove()  # there is no going on from there

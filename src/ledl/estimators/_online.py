@@ -25,9 +25,9 @@ from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep
+from ledl.solvers.start import default_n_atoms
 from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
 from ledl.subspace import IdentitySubspace, KernelSpace, scaled, squared_norms
-from ledl.targets import default_n_atoms
 
 
 def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[str, Any]:

@@ -35,12 +35,11 @@ from ledl.estimators import (
     prepare_training,
     read_atoms,
 )
-from ledl.parallel import n_places, one_blas_thread, spread
+from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
-from ledl.solvers.ledl import Atoms, DualStep, solve
-from ledl.targets import code_scale
+from ledl.solvers.ledl import Atoms, DualStep, code_scale, solve
 
 # Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
 BATCH = 2**17
@@ -625,4 +624,4 @@ def in_batches(
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
     size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
     batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
-    return list(zip(batches, spread(work, [task(batch) for batch in batches], n_jobs), strict=True))
+    return list(zip(batches, run_tasks(work, [task(batch) for batch in batches], n_jobs), strict=True))

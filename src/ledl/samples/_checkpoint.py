@@ -12,17 +12,16 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Mapping
-from functools import cached_property, partial
 from pathlib import Path
 from pickle import PicklingError
 from threading import Lock
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
-from ledl.samples._memory import Block, Blocks
+from ledl.samples._blocks import Block, Blocks
 
 FIRST_LINE = b"ledl checkpoint, format 1\n"
 # A header of more bytes is none of ours.
@@ -34,7 +33,7 @@ SKETCH_TOL = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
 def as_plain(value: Any) -> Any:
-    """A parameter as JSON can hold it: of what is more than a number or a name a digest."""
+    """Return a parameter as JSON can hold it: of what is more than a number or a name a digest."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, str | int | float | None):
         return value
@@ -46,30 +45,14 @@ def as_plain(value: Any) -> Any:
         ) from error
 
 
-class Progress(NamedTuple):
-    """Where a fit was: its weighed atoms, and what it recorded of its iterations."""
-
-    M: Array
-    records: list[dict[str, Array]]
-
-
-class Layout(NamedTuple):
-    """The arrays of a file: names, with shapes and types."""
-
-    arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
-
-    def n_bytes(self, name: str) -> int:
-        shape, dtype = self.arrays[name]
-        return math.prod(shape) * dtype.itemsize
-
-    def offset(self, name: str) -> int:
-        """Bytes before that array."""
-        names = list(self.arrays)
-        return sum(map(self.n_bytes, names[: names.index(name)]))
-
-    @property
-    def total(self) -> int:
-        return sum(map(self.n_bytes, self.arrays))
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise if a checkpoint cannot be there, before anything is done for it."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir() or Path(path).is_dir():
+        raise ValueError(
+            f"checkpoint={os.fspath(path)!r} must be a file, in a folder that exists. Choose another name, or "
+            f"make {str(folder)!r}."
+        )
 
 
 class Checkpoint:
@@ -89,27 +72,38 @@ class Checkpoint:
         self._records: list[dict[str, Array]] = []
         self._cost, self._written = 0.0, -math.inf
 
-    def begin(self, blocks: Blocks, M: Array, n: int, names: Collection[str], max_iter: int) -> Progress | None:
-        """Where the fit was if there is such a file, the blocks' codes being what they were then.
+    def begin(
+        self, blocks: Blocks, M: Array, n: int, names: Collection[str], max_iter: int
+    ) -> tuple[Array, list[dict[str, Array]]] | None:
+        """Return the state of the fit and the records of its iterations if there is such a file, else None.
 
-        `names` are those of a record, of which there may be `max_iter`.
+        The blocks' codes are then what they were. The state is like M, and `names` are those of a record, of
+        which there may be `max_iter`.
         """
         (sketch,) = blocks.map_sum(sketch_of)
         self._sketch = to_host(sketch)
+        dtype, codes = to_host(M).dtype, (n, M.shape[-2])
         self._shapes = {
             "sketch": (self._sketch.shape, np.dtype(np.float64)),
-            "M": (tuple(M.shape), to_host(M).dtype),
-            "Z": ((n, M.shape[-2]), to_host(M).dtype),
-            "L": ((n, M.shape[-2]), to_host(M).dtype),
+            "M": (tuple(M.shape), dtype),
+            "Z": (codes, dtype),
+            "L": (codes, dtype),
         }
         if not self.path.exists():
-            self._check_room()
+            folder, (_, total) = self.path.resolve().parent, places_of(self._shapes, 0, 0)
+            needed, free = 2 * total, shutil.disk_usage(folder).free
+            if needed > free:
+                raise OSError(
+                    f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
+                    f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
+                )
             return None
         saved = Saved(self.path, self._shapes)
         saved.check(self._identity, self._sketch, names, max_iter)
         blocks.restore_codes(saved.codes)
-        self._records = saved.records
-        return Progress(as_array(np.array(saved.array("M")), M), list(saved.records))
+        rows = np.array(saved.array("records"))
+        self._records = [dict(zip(saved.names, row, strict=True)) for row in rows]
+        return as_array(np.array(saved.array("M")), M), list(self._records)
 
     def after(self, blocks: Blocks, M: Array, record: Mapping[str, Array], theta: float) -> None:
         """Take note of an iteration, and write the file unless that costs too much yet."""
@@ -130,20 +124,12 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
     def _write(self, blocks: Blocks, M: Array, theta: float) -> None:
+        """Write the file anew, beside the one that is there, and let it take its place."""
         names = list(self._records[0])
         history = np.array([[record[name] for name in names] for record in self._records])
         header = {"identity": self._identity, "iterations": len(history), "theta": theta, "records": names}
-        lines = FIRST_LINE + json.dumps(header).encode() + b"\n"
-        layout = layout_of(self._shapes, history.shape)
-
-        def write(file: BinaryIO) -> None:
-            file.write(lines)
-            for array in (history, self._sketch, M):
-                file.write(np.ascontiguousarray(array).data)
-            blocks.save_codes(partial(write_codes, file, Lock(), layout, len(lines)))
-            file.flush()
-            os.fsync(file.fileno())
-
+        lines, lock = FIRST_LINE + json.dumps(header).encode() + b"\n", Lock()
+        places, _ = places_of(self._shapes, *history.shape)
         if not self._is_ours():
             raise ValueError(
                 f"checkpoint={str(self.path)!r} was written by another fit meanwhile. Give each fit a file of "
@@ -153,34 +139,28 @@ class Checkpoint:
         part = self.path.resolve().with_name(f".{self.path.name}.part")
         try:
             with part.open("wb") as file:
-                write(file)
+
+                def keep(first: int, Z: Array, L: Array) -> None:
+                    """Write the codes of a block, `first` being its first sample, to their place."""
+                    for name, codes in (("Z", Z), ("L", L)):
+                        row = codes.shape[1] * codes.dtype.itemsize
+                        with lock:
+                            file.seek(len(lines) + places[name][0] + first * row)
+                            file.write(np.ascontiguousarray(codes).data)
+
+                file.write(lines)
+                for array in (history, self._sketch, M):
+                    file.write(np.ascontiguousarray(array).data)
+                blocks.save_codes(keep)
+                file.flush()
+                os.fsync(file.fileno())
             part.replace(self.path.resolve())
         finally:
             part.unlink(missing_ok=True)
 
     def _is_ours(self) -> bool:
-        """Whether the file, if there is one, is of this fit: another may have the same path."""
+        """Say whether the file, if there is one, is of this fit: another may have the same path."""
         return not self.path.exists() or Saved(self.path, self._shapes).identity == self._identity
-
-    def _check_room(self) -> None:
-        """Whether the folder has room for the file, and for its successor beside it."""
-        folder = self.path.resolve().parent
-        needed, free = 2 * layout_of(self._shapes, (0, 0)).total, shutil.disk_usage(folder).free
-        if needed > free:
-            raise OSError(
-                f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
-                f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
-            )
-
-
-def check_place(path: str | os.PathLike[str]) -> None:
-    """Whether a checkpoint can be there, before anything is done for it."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir() or Path(path).is_dir():
-        raise ValueError(
-            f"checkpoint={os.fspath(path)!r} must be a file, in a folder that exists. Choose another name, or "
-            f"make {str(folder)!r}."
-        )
 
 
 class Saved:
@@ -197,11 +177,11 @@ class Saved:
             self._start = file.tell()
             size = file.seek(0, os.SEEK_END)
         try:
-            self._header = json.loads(line)
-            self._names: list[str] = self._header["records"]
-            self._n_records = self._header["iterations"]
-            self.identity = dict(self._header["identity"])
-            plain = all(isinstance(name, str) for name in self._names) and type(self._n_records) is int
+            header = json.loads(line)
+            self.names: list[str] = header["records"]
+            self._n_records = header["iterations"]
+            self.identity = dict(header["identity"])
+            plain = all(isinstance(name, str) for name in self.names) and type(self._n_records) is int
         except (ValueError, KeyError, TypeError, RecursionError):
             plain = False
         if not plain or self._n_records < 1:
@@ -209,13 +189,13 @@ class Saved:
                 f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
                 "delete it."
             )
-        self._layout = layout_of(shapes, (self._n_records, len(self._names)))
-        self._complete = size == self._start + self._layout.total
+        self._places, total = places_of(shapes, self._n_records, len(self.names))
+        self._complete = size == self._start + total
         if self._complete:
             self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
 
     def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str], max_iter: int) -> None:
-        """Refuse the file of another fit."""
+        """Raise if it is the file of another fit."""
         name = next((name for name in identity if self.identity.get(name) != identity[name]), None)
         if name is not None:
             raise ValueError(
@@ -223,54 +203,45 @@ class Saved:
                 f"{self.identity.get(name)!r:.60}, and is {identity[name]!r:.60}. "
                 "Give another path, or delete the file."
             )
-        tol = SKETCH_TOL[self._layout.arrays["M"][1]]
-        was = self.array("sketch") if self._complete else np.full_like(sketch, np.inf)
-        with np.errstate(invalid="ignore"):
-            same = np.linalg.norm(was - sketch) <= tol * np.linalg.norm(sketch)
-        same = same and set(self._names) == set(names) and bool(np.isfinite(self.array("M")).all())
-        if same and self._n_records > max_iter:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} has {self._n_records} iterations, but max_iter={max_iter}. "
-                "Raise max_iter, or delete the file."
-            )
+        same = self._complete and set(self.names) == set(names)
+        if same:
+            tol, M = SKETCH_TOL[self._places["M"][2]], self.array("M")
+            with np.errstate(invalid="ignore"):
+                same = np.linalg.norm(self.array("sketch") - sketch) <= tol * np.linalg.norm(sketch)
+            same = same and bool(np.isfinite(M).all())
         if not same:
             raise ValueError(
                 f"checkpoint={str(self._path)!r} is damaged, or of a fit on other samples. Give another path, "
                 "or delete the file."
             )
+        if self._n_records > max_iter:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} has {self._n_records} iterations, but max_iter={max_iter}. "
+                "Raise max_iter, or delete the file."
+            )
 
     def array(self, name: str) -> Array:
-        """One of the arrays, in the file."""
-        shape, dtype = self._layout.arrays[name]
-        first = self._start + self._layout.offset(name)
-        part = self._bytes[first : first + self._layout.n_bytes(name)]
+        """Return one of the arrays, in the file."""
+        offset, shape, dtype = self._places[name]
+        first = self._start + offset
+        part = self._bytes[first : first + math.prod(shape) * dtype.itemsize]
         return np.frombuffer(part, dtype=dtype).reshape(shape)
 
     def codes(self, first: int, stop: int) -> tuple[Array, Array]:
-        """Z and L of those samples."""
+        """Return Z and L of those samples."""
         return self.array("Z")[first:stop], self.array("L")[first:stop]
 
-    @cached_property
-    def records(self) -> list[dict[str, Array]]:
-        rows = np.array(self.array("records"))
-        return [dict(zip(self._names, row, strict=True)) for row in rows]
 
-
-def layout_of(shapes: Mapping[str, Any], history: tuple[int, ...]) -> Layout:
-    """The layout of a file with a history of that shape."""
-    return Layout({"records": (history, np.dtype(np.float64)), **shapes})
-
-
-def write_codes(file: BinaryIO, lock: Lock, layout: Layout, start: int, first: int, Z: Array, L: Array) -> None:
-    """Write the codes of a block, `first` being its first sample, to their place in a file."""
-    for name, codes in (("Z", Z), ("L", L)):
-        row = codes.shape[1] * codes.dtype.itemsize
-        with lock:
-            file.seek(start + layout.offset(name) + first * row)
-            file.write(np.ascontiguousarray(codes).data)
+def places_of(shapes: Mapping[str, Any], n_records: int, n_names: int) -> tuple[dict[str, Any], int]:
+    """Return where the arrays of a file begin, with their shapes and types, and the bytes of all."""
+    places, offset = {}, 0
+    for name, (shape, dtype) in {"records": ((n_records, n_names), np.dtype(np.float64)), **shapes}.items():
+        places[name] = offset, shape, dtype
+        offset += math.prod(shape) * dtype.itemsize
+    return places, offset
 
 
 def sketch_of(block: Block) -> tuple[Block, tuple[Array]]:
-    """What tells samples from others: their sum with weights that depend on their places."""
+    """Return what tells samples from others: their sum with weights that depend on their places."""
     places = np.arange(block.first, block.first + block.X.shape[-2])
     return block, (np.cos(places) @ to_host(block.X).astype(np.float64, copy=False),)

@@ -4,6 +4,8 @@ A block's codes lie in files of the worker that it was given to, and nowhere els
 atoms) goes out and sums come back. Where a worker is lost, its blocks are given to others, which take all
 steps that have changed codes again; since sums are added in the order of the blocks wherever those are, the
 result is the same to the last bit.
+
+First what runs here, with the client; below it what runs on the workers.
 """
 
 from __future__ import annotations
@@ -13,27 +15,19 @@ import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
-from functools import partial, wraps
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.samples._memory import BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, spans_of
-from ledl.samples._worker import (
-    Outcome,
-    Place,
-    Prepare,
-    add_outcomes,
-    forget_codes,
-    send_codes,
-    set_codes,
-    take_step,
-)
+from ledl.samples._blocks import Block, BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, add, spans_of
 
 # Seconds between two looks at which workers live, and that a cluster without workers is waited for.
 LOOK_EVERY, PATIENCE = 1.0, 60.0
@@ -41,11 +35,16 @@ LOOK_EVERY, PATIENCE = 1.0, 60.0
 ROUNDS = 5
 # Sums that a task adds.
 FAN_IN = 8
+# Chunks are made once and for all where a task of their graph is needed more often than this in the mean.
+SHARED = 2
 
 GONE = (
     "The Dask cluster is gone or was restarted, or has lost samples that it cannot make again. Fit again; with "
     "checkpoint=PATH a fit goes on where it was."
 )
+
+# Makes what steps work on of rows and their norms.
+Prepare = Callable[[Array, Array], Array]
 
 
 class Chunk(NamedTuple):
@@ -57,29 +56,42 @@ class Chunk(NamedTuple):
     recipe: bytes
     parts: list[Any]  # futures
 
-    @classmethod
-    def of(cls, graph: Mapping[Any, Any], key: Any, n_bytes: int, client: Any) -> Chunk:
-        """What has that key in a graph of Dask, and that many bytes.
 
-        Of a larger array here, such as a memory-map, which the graphs of all its chunks hold, it is cut here.
-        """
-        from dask.local import get_sync
-        from distributed import Future
-        from distributed.protocol.pickle import dumps
+def chunks_of(X: Any, client: Any) -> list[Chunk]:
+    """Return the chunks of a Dask array that are not empty, each with no more of the graph than it needs.
 
+    Where many chunks need the same, such as the mean of all, it would be made for each in every pass: then all
+    are made once, and stay on the cluster.
+    """
+    from dask.local import get_sync
+    from dask.optimization import cull
+    from distributed import Future
+    from distributed.protocol.pickle import dumps
+
+    row = X.shape[1] * X.dtype.itemsize
+    sizes = {(X.name, i, 0): row * size for i, size in enumerate(X.chunks[0]) if size}
+    whole = dict(X.dask)
+    graphs = {key: cull(whole, [key])[0] for key in sizes}
+    if sum(map(len, graphs.values())) > SHARED * len(whole):
+        whole = dict(client.persist(X).dask)
+        graphs = {key: {key: whole[key]} for key in sizes}
+    chunks = []
+    for key, graph in graphs.items():
         data = [getattr(value, "value", value) for value in graph.values()]
-        if any(isinstance(value, np.ndarray) and value.nbytes > n_bytes for value in data):
+        if any(isinstance(value, np.ndarray) and value.nbytes > sizes[key] for value in data):
+            # Of a larger array here, such as a memory-map, which the graphs of all chunks hold, it is cut here.
             graph = {key: put(client, np.array(get_sync(graph, key)))}
         parts = {name: value for name, value in graph.items() if isinstance(value, Future)}
         # Futures among the arguments of tasks are there by their keys alone.
         wanted = {name for value in graph.values() for name in getattr(value, "dependencies", ())}
         parts |= {name: Future(name, client) for name in wanted - set(graph)}
         rest = {name: value for name, value in graph.items() if name not in parts}
-        return cls(dumps((rest, list(parts), key)), list(parts.values()))
+        chunks.append(Chunk(dumps((rest, list(parts), key)), list(parts.values())))
+    return chunks
 
 
 def put(client: Any, value: Any) -> Any:
-    """A value on the cluster, which does not go with a worker: the scheduler can send it again."""
+    """Return the future of a value that does not go with a worker: the scheduler can send it again."""
     import dask
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
@@ -87,58 +99,26 @@ def put(client: Any, value: Any) -> Any:
 
 
 class Change(NamedTuple):
-    """What changed codes: how often they had changed before and after, and how blocks get at the step."""
+    """What changed codes: how often they had changed before and after, and where they can be read, if anywhere.
+
+    Where they cannot, the step that changed them is in a file of this process.
+    """
 
     before: int  # 0: whatever there was before
     after: int
-    step: StoredStep | Restoring
+    read: ReadCodes | None = None
 
 
-class StoredStep(NamedTuple):
-    """A step that all blocks take, in a file of this process."""
+@contextmanager
+def translate_cluster_errors() -> Iterator[None]:
+    """Raise a `BlockError` that says what to do where Dask says that the cluster is gone."""
+    from distributed.client import ClosedClientError
+    from distributed.comm import CommClosedError
 
-    path: Path
-
-    @classmethod
-    def write(cls, step: Step[Any], path: Path) -> StoredStep:
-        path.write_bytes(pickle.dumps(step, pickle.HIGHEST_PROTOCOL))
-        return cls(path)
-
-    def put(self, put: Callable[[Any], Any]) -> Callable[[int], Any]:
-        """For each block what it is to be given, `put` being what brings things to the cluster."""
-        given = put(pickle.loads(self.path.read_bytes()))
-        return lambda number: given
-
-
-class Restoring(NamedTuple):
-    """Codes that are read from elsewhere, for each block its own."""
-
-    read: ReadCodes
-    spans: Sequence[tuple[int, int]]
-
-    def put(self, put: Callable[[Any], Any]) -> Callable[[int], Any]:
-        def one(number: int) -> Any:
-            first, stop = self.spans[number]
-            Z, L = self.read(first, stop)
-            return put(partial(set_codes, first, np.array(Z), np.array(L)))
-
-        return one
-
-
-def told(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that tells of a cluster that is gone in its own words."""
-
-    @wraps(method)
-    def telling(*args: Any, **options: Any) -> Any:
-        from distributed.client import ClosedClientError
-        from distributed.comm import CommClosedError
-
-        try:
-            return method(*args, **options)
-        except (ClosedClientError, CommClosedError, CancelledError) as error:
-            raise BlockError(GONE) from error
-
-    return telling
+    try:
+        yield
+    except (ClosedClientError, CommClosedError, CancelledError) as error:
+        raise BlockError(GONE) from error
 
 
 class ClusterBlocks(Blocks):
@@ -163,7 +143,7 @@ class ClusterBlocks(Blocks):
         Samples that a worker's thread works on at a time.
     """
 
-    @told
+    @translate_cluster_errors()
     def __init__(
         self,
         client: Any,
@@ -175,68 +155,59 @@ class ClusterBlocks(Blocks):
         n_features: int,
         block_size: int,
     ) -> None:
-        self.problems = ()
-        self._client, self._chunks, self._spans, self._prepare = client, chunks, spans, prepare
-        self._fit = uuid.uuid4().hex
-        self._recipes = [self._put(chunk.recipe) for chunk in chunks]
-        self._known = [self._put((labels[first:stop], norms[first:stop])) for first, stop in spans]
-        self._places = [
-            Place(self._fit, i, first, stop - first, n_features, block_size)
-            for i, (first, stop) in enumerate(spans)
-        ]
-        self._workers = [""] * len(chunks)
+        self._client, self._chunks, self._spans = client, chunks, spans
+        self._n_blocks, self._fit = len(chunks), uuid.uuid4().hex
+        self._shares = []
+        for i, (first, stop) in enumerate(spans):
+            known = chunks[i].recipe, labels[first:stop], norms[first:stop], prepare, n_features, block_size
+            self._shares.append(put(client, Share(self._fit, i, first, *known)))
+        self._workers = [""] * self._n_blocks
         self._history: list[Change] = []
         self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._give_out(range(len(chunks)))
+        self._give_out(range(self._n_blocks))
 
-    @told
-    def _steps(self, step: Step[Sums]) -> Iterable[Sums]:
-        """One sum, of all blocks."""
-        now = self._version
-        given = self._put(step)
+    @translate_cluster_errors()
+    def map_sum(self, step: Step[Sums]) -> Sums:
+        now, given = self._version, put(self._client, step)
 
         def submit(numbers: Iterable[int]) -> dict[int, Any]:
-            return self._submit(lambda i: given, numbers, now, now + 1)
+            return self._submit(dict.fromkeys(numbers, given), now, now + 1)
 
-        futures = submit(self._all)
-        stored = StoredStep.write(step, self._folder / str(now))  # while workers are at it
-        outcome = self._run(submit, self._all, futures)
+        futures = submit(range(self._n_blocks))
+        # While workers are at it:
+        (self._folder / str(now)).write_bytes(pickle.dumps(step, pickle.HIGHEST_PROTOCOL))
+        outcome = self._run(submit, futures)
         if outcome.changed:
-            self._history.append(Change(now, now + 1, stored))
-        return [outcome.sums]
+            self._history.append(Change(now, now + 1))
+        return outcome.sums  # type: ignore[no-any-return]
 
     def codes(self) -> Array:
         found: list[Array] = []
         self.save_codes(lambda first, Z, L: found.append(Z))
         return np.concatenate(found)
 
-    @told
+    @translate_cluster_errors()
     def save_codes(self, keep: KeepCodes) -> None:
         def ask(numbers: Iterable[int]) -> dict[int, Any]:
-            return {
-                i: self._client.submit(
-                    send_codes, self._places[i], self._version, workers=[self._workers[i]], pure=False
-                )
-                for i in numbers
-            }
+            return {i: self._on_worker(i, send_codes, self._version) for i in numbers}
 
         for i, (first, _) in enumerate(self._spans):  # in turn: all may be more than this machine holds
-            keep(first, *self._run(ask, [i]).sums)
+            keep(first, *self._run(ask, ask([i])).sums)
 
-    @told
+    @translate_cluster_errors()
     def restore_codes(self, read: ReadCodes) -> None:
-        given = Restoring(read, self._spans).put(self._put)
-        for i in self._all:
-            self._run(lambda numbers: self._submit(given, numbers, 0, 1), [i])
-        self._begin_at(read, 1)
+        change = partial(self._change, Change(0, 1, read))
+        for i in range(self._n_blocks):
+            self._run(change, change([i]))
+        self._begin_at(1, read)
 
     def saved_codes(self, read: ReadCodes) -> None:
-        self._begin_at(read, self._version)
+        self._begin_at(self._version, read)
 
-    def _begin_at(self, read: ReadCodes, version: int) -> None:
-        """Codes of that version can be read: what is lost from now on need not take older steps again."""
-        self._history = [Change(0, version, Restoring(read, self._spans))]
+    def _begin_at(self, version: int, read: ReadCodes) -> None:
+        """Take note that codes of a version can be read: what is lost need not take older steps again."""
+        self._history = [Change(0, version, read)]
         for path in self._folder.iterdir():
             path.unlink()
 
@@ -249,44 +220,40 @@ class ClusterBlocks(Blocks):
         """How often codes have changed."""
         return self._history[-1].after if self._history else 0
 
-    @property
-    def _all(self) -> range:
-        return range(len(self._chunks))
+    def _change(self, change: Change, numbers: Iterable[int]) -> dict[int, Any]:
+        """Start changing the codes of blocks as they were, or are to be, changed; return the tasks' futures."""
+        if change.read is None:
+            stored = pickle.loads((self._folder / str(change.before)).read_bytes())
+            steps = dict.fromkeys(numbers, put(self._client, stored))
+        else:
+            steps = {}
+            for i in numbers:
+                first, stop = self._spans[i]
+                Z, L = change.read(first, stop)
+                steps[i] = put(self._client, partial(set_codes, first, np.array(Z), np.array(L)))
+        return self._submit(steps, change.before, change.after)
 
-    def _put(self, value: Any) -> Any:
-        return put(self._client, value)
+    def _submit(self, steps: Mapping[int, Any], before: int, after: int) -> dict[int, Any]:
+        """Start the steps of blocks; return the tasks' futures."""
+        parts = [chunk.parts for chunk in self._chunks]
+        return {i: self._on_worker(i, take_step, parts[i], before, after, step) for i, step in steps.items()}
 
-    def _submit(
-        self, step: Callable[[int], Any], numbers: Iterable[int], before: int, after: int
-    ) -> dict[int, Any]:
-        """Tasks in which blocks, each on its worker, take a step."""
-        return {
-            i: self._client.submit(
-                take_step,
-                self._recipes[i],
-                self._chunks[i].parts,
-                self._known[i],
-                self._places[i],
-                before,
-                after,
-                step(i),
-                self._prepare,
-                workers=[self._workers[i]],
-                pure=False,
-            )
-            for i in numbers
-        }
+    def _on_worker(self, number: int, work: Callable[..., Outcome], *arguments: Any) -> Any:
+        """Start work on a block where it is; return the task's future."""
+        where = [self._workers[number]]
+        return self._client.submit(work, self._shares[number], *arguments, workers=where, pure=False)
 
-    def _run(
-        self,
-        submit: Callable[[Iterable[int]], dict[int, Any]],
-        numbers: Sequence[int],
-        futures: dict[int, Any] | None = None,
-    ) -> Outcome:
-        """The sum of what tasks of blocks give, in the order of the blocks; lost ones are made anew first."""
-        futures = submit(numbers) if futures is None else futures
+    def _run(self, submit: Callable[[Iterable[int]], dict[int, Any]], futures: dict[int, Any]) -> Outcome:
+        """Return the sum of what tasks of blocks give, in the order of the blocks.
+
+        The blocks that are lost are made anew, and their tasks submitted again.
+        """
         for _ in range(ROUNDS):
-            total = self._total([futures[i] for i in numbers])
+            totals = [futures[i] for i in sorted(futures)]
+            while len(totals) > 1:
+                groups = [totals[i:j] for i, j in spans_of(len(totals), FAN_IN)]
+                totals = [self._client.submit(add_outcomes, *group, pure=False) for group in groups]
+            (total,) = totals
             lost = self._wait([total], futures)
             if not lost:
                 outcome: Outcome = total.result()
@@ -296,27 +263,17 @@ class ClusterBlocks(Blocks):
             total.release()
             for i in lost:
                 futures.pop(i).release()
-            self._make_anew(lost)
+            self._give_out(lost)
+            for change in self._history:  # all steps again, on workers that have not taken them
+                again = self._change(change, lost)
+                if self._wait(list(again.values()), again):
+                    break  # lost again: that will be found out
             futures |= submit(lost)
         names = ", ".join(map(self._name, lost))
         raise BlockError(f"{names} lost its worker {ROUNDS} times. Workers may have too little memory for it.")
 
-    def _total(self, futures: list[Any]) -> Any:
-        while len(futures) > 1:
-            groups = [futures[i:j] for i, j in spans_of(len(futures), FAN_IN)]
-            futures = [self._client.submit(add_outcomes, *group, pure=False) for group in groups]
-        return futures[0]
-
-    def _make_anew(self, lost: Collection[int]) -> None:
-        """Let other workers take all steps again for blocks whose worker is gone, or has not what it should."""
-        self._give_out(lost)
-        for change in self._history:
-            futures = self._submit(change.step.put(self._put), lost, change.before, change.after)
-            if self._wait(list(futures.values()), futures):
-                return  # lost again: that will be found out
-
     def _wait(self, wanted: list[Any], futures: Mapping[int, Any]) -> tuple[int, ...]:
-        """Wait until those are there; or the blocks without a worker, for which one would wait in vain."""
+        """Wait until those are there; return the blocks without a worker, for which one would wait in vain."""
         import distributed
 
         while True:
@@ -336,7 +293,7 @@ class ClusterBlocks(Blocks):
             return ()
 
     def _fail(self, futures: Mapping[int, Any], error: BaseException | None = None) -> NoReturn:
-        """Name the block that failed; or tell that adding failed, or that all is gone."""
+        """Raise an error that names the block that failed; or says that adding failed, or that all is gone."""
         for i, future in futures.items():
             if future.status == "error":
                 error = future.exception()
@@ -352,14 +309,14 @@ class ClusterBlocks(Blocks):
         return f"Block {number} (samples {first} to {stop - 1})"
 
     def _living(self) -> dict[str, int]:
-        """Threads of the workers that live."""
+        """Return the threads of the workers that live."""
         info = self._client.scheduler_info(n_workers=-1)
         if "workers" not in info:  # it has lost its scheduler
             raise BlockError(GONE)
         return {address: worker["nthreads"] for address, worker in info["workers"].items()}
 
     def _give_out(self, numbers: Collection[int]) -> None:
-        """A worker for each of those blocks, with its samples if there is one."""
+        """Find a worker for each of those blocks, one with its samples if there is one."""
         try:
             self._client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
@@ -369,7 +326,7 @@ class ClusterBlocks(Blocks):
         parts = {i: self._chunks[i].parts for i in numbers}
         where = self._client.who_has([part for own in parts.values() for part in own])
         holders = {i: {w for part in own for w in where.get(part.key, ())} for i, own in parts.items()}
-        others = {i: self._workers[i] for i in range(len(self._chunks)) if i not in holders}
+        others = {i: self._workers[i] for i in range(self._n_blocks) if i not in holders}
         sizes = [stop - first for first, stop in self._spans]
         for i, worker in share_out(sizes, holders, others, self._living()).items():
             self._workers[i] = worker
@@ -381,12 +338,12 @@ def share_out(
     others: Mapping[int, str],
     threads: Mapping[str, int],
 ) -> dict[int, str]:
-    """A worker for each block of `holders`, by its number: one that has its samples, unless it has its share.
+    """Return a worker for each block of `holders`: one that has its samples, unless that one has its share.
 
     Parameters
     ----------
     sizes : samples of all blocks
-    holders : for each block to be given out, the workers that hold its samples
+    holders : for each block to be given out, by its number, the workers that hold its samples
     others : the workers of the other blocks
     threads : threads of each worker
     """
@@ -396,21 +353,134 @@ def share_out(
         if worker in load:
             load[worker] += sizes[i]
     found: dict[int, str] = {}
-
-    def give(i: int, worker: str) -> None:
-        found[i] = worker
-        load[worker] += sizes[i]
-
     for i, own in holders.items():
         able = sorted(worker for worker in own if worker in load)
         if able and load[able[0]] + sizes[i] / 2 <= share[able[0]]:
-            give(i, able[0])
+            found[i] = able[0]
+            load[found[i]] += sizes[i]
     for i in holders:
         if i not in found:
-            give(i, min(load, key=lambda worker: (load[worker] / threads[worker], worker)))
+            found[i] = min(load, key=lambda worker: (load[worker] / threads[worker], worker))
+            load[found[i]] += sizes[i]
     return found
 
 
+# What runs on the workers:
+
+
+class Outcome(NamedTuple):
+    """What blocks hand back: sums, or the numbers of those that are not where they should be."""
+
+    sums: Any
+    lost: tuple[int, ...] = ()
+    changed: bool = False  # whether there are new codes
+
+
+@dataclass(frozen=True)
+class Share:
+    """A block as its worker knows it."""
+
+    fit: str
+    number: int
+    first: int
+    recipe: bytes
+    labels: Array
+    norms: Array
+    prepare: Prepare
+    n_features: int
+    block_size: int
+
+
 def itself(value: Any) -> Any:
-    """The value."""
+    """Return the value."""
     return value
+
+
+def add_outcomes(*outcomes: Outcome) -> Outcome:
+    """Return the outcome of several blocks together."""
+    lost = tuple(i for outcome in outcomes for i in outcome.lost)
+    if lost:
+        return Outcome(None, lost)
+    first, *others = outcomes
+    # The outcomes stay as they are, should they be asked for again.
+    return Outcome(reduce(add, (outcome.sums for outcome in others), deepcopy(first.sums)), (), first.changed)
+
+
+def take_step(share: Share, parts: list[Any], before: int, after: int, step: Step[Any]) -> Outcome:
+    """Make the samples of a block whose codes have changed `before` times, and take a step, piece by piece."""
+    from dask.local import get_sync
+
+    graph, names, key = pickle.loads(share.recipe)
+    there = dict(zip(names, parts, strict=True))
+    samples = np.asarray(there[key] if key in there else get_sync({**graph, **there}, key))
+    expected = len(share.labels), share.n_features
+    if samples.shape != expected:
+        raise ValueError(f"it has the shape {samples.shape}, but X says {expected}")
+    codes, total = WorkerCodes(share.fit), None
+    for i, j in spans_of(len(samples), share.block_size):
+        first = share.first + i
+        found = codes.read(first, before)
+        if found is None:
+            return Outcome(None, (share.number,))
+        old = Block(share.prepare(samples[i:j], share.norms[i:j]), share.labels[i:j], first, *found)
+        new, sums = step(old)
+        changed = new.Z is not old.Z
+        if changed:
+            codes.write(first, after, new.Z, new.L)
+        total = sums if total is None else add(total, sums)
+    return Outcome(total, (), changed)
+
+
+def send_codes(share: Share, version: int) -> Outcome:
+    """Return Z and L of a block."""
+    codes, pieces = WorkerCodes(share.fit), spans_of(len(share.labels), share.block_size)
+    found = [codes.read(share.first + i, version) for i, _ in pieces]
+    if None in found:
+        return Outcome(None, (share.number,))
+    return Outcome(tuple(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def set_codes(first: int, Z: Array, L: Array, block: Block) -> tuple[Block, tuple[int]]:
+    """Give a block codes, which are those of samples from `first` on: a step."""
+    rows = slice(block.first - first, block.first - first + len(block.X))
+    return block._replace(Z=Z[rows], L=L[rows]), (0,)
+
+
+# For a worker and a fit, how often the codes of the block with that first sample have changed.
+_VERSIONS: dict[tuple[str, str], dict[int, int]] = {}
+
+
+class WorkerCodes:
+    """The codes that a worker has of a fit, in files that go with the worker."""
+
+    def __init__(self, fit: str) -> None:
+        from distributed import get_worker
+
+        worker = get_worker()
+        self._folder = Path(worker.local_directory) / f"ledl-{fit}"
+        self._key = worker.address, fit
+
+    def read(self, first: int, version: int) -> tuple[Array, Array] | tuple[None, None] | None:
+        """Return Z and L of that version, of version 0 none; or None if this worker has another version."""
+        if version == 0:
+            return None, None
+        if _VERSIONS.get(self._key, {}).get(first) != version:
+            return None
+        with (self._folder / f"{first}.npy").open("rb") as file:
+            return np.load(file), np.load(file)
+
+    def write(self, first: int, version: int, Z: Array, L: Array) -> None:
+        versions = _VERSIONS.setdefault(self._key, {})
+        versions.pop(first, None)  # until all is written
+        self._folder.mkdir(exist_ok=True)
+        path = self._folder / f"{first}.npy"
+        with path.open("r+b" if path.exists() else "wb") as file:  # pages of an old file are used again
+            np.save(file, Z)
+            np.save(file, L)
+        versions[first] = version
+
+
+def forget_codes(fit: str, dask_worker: Any) -> None:
+    """Let go of all that belongs to a fit."""
+    _VERSIONS.pop((dask_worker.address, fit), None)
+    shutil.rmtree(Path(dask_worker.local_directory) / f"ledl-{fit}", ignore_errors=True)

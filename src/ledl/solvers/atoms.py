@@ -35,16 +35,12 @@ class Sums:
     S: Array
 
     def of_block(self, rows: slice, D: Array) -> tuple[Array, Array]:
-        """S of a block of atoms, corrected for the change D of those before, and its own part of G."""
+        """Return S of a block of atoms, corrected for the change D of those before, and its own part of G."""
         earlier = self.G[..., rows, : rows.start] @ D[..., : rows.start, :]
         return self.S[..., rows, :] - earlier, self.G[..., rows, rows]
 
-    def moved(self, rows: slice, D: Array) -> Sums:
-        """The equations for the blocks to come, once this one has changed."""
-        return self
-
     def sums(self) -> Sums:
-        """G and S themselves."""
+        """Return G and S themselves."""
         return self
 
     def __add__(self, other: Equations) -> Sums:
@@ -58,33 +54,33 @@ class Sums:
         return Sums(G, S)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Factors:
     """C (..., n, K) and E (..., n, q): smaller than their products while samples are fewer than atoms.
 
-    A sweep keeps E = T - C M up to date with the atoms; a NumPy E is overwritten.
+    A sweep keeps E = T - C M up to date with the atoms, of which so many are `done`; a NumPy E is overwritten.
     """
 
     C: Array
     E: Array
+    done: int = 0
 
     def of_block(self, rows: slice, D: Array) -> tuple[Array, Array]:
+        if rows.start > self.done:
+            before = slice(self.done, rows.start)
+            self.E = add_product(self.E, self.C[..., before], D[..., before, :], -1.0)
+            self.done = rows.start
         C = self.C[..., rows]
         return C.mT @ self.E, C.mT @ C
-
-    def moved(self, rows: slice, D: Array) -> Factors:
-        return Factors(self.C, add_product(self.E, self.C[..., rows], D[..., rows, :], -1.0))
 
     def sums(self) -> Sums:
         return Sums(self.C.mT @ self.C, self.C.mT @ self.E)
 
     def __add__(self, other: Equations) -> Equations:
-        if isinstance(other, Factors):
-            xp = namespace(self.C)
-            n, K = self.C.shape[-2] + other.C.shape[-2], self.C.shape[-1]
-            if n < K:
-                both = [xp.concat(pair, axis=-2) for pair in ((self.C, other.C), (self.E, other.E))]
-                return Factors(*both)
+        n, K = self.C.shape[-2:]
+        if isinstance(other, Factors) and n + other.C.shape[-2] < K:
+            concat = namespace(self.C).concat
+            return Factors(concat((self.C, other.C), axis=-2), concat((self.E, other.E), axis=-2))
         return self.sums() + other
 
 
@@ -95,7 +91,7 @@ Equations: TypeAlias = Sums | Factors
 def sweep(
     equations: Equations, M: Array, bounds: tuple[int, ...], radii: Array, target_norms: Array
 ) -> tuple[Array, Array]:
-    """One sweep over all atoms.
+    """Update all atoms, one after the other.
 
     Parameters
     ----------
@@ -128,8 +124,6 @@ def sweep(
         rows = slice(first, min(first + BLOCK, K))
         S, G = equations.of_block(rows, D)
         decrease += update_block(G, S, M, D, first, bounds, radii, floors)
-        if rows.stop < K:
-            equations = equations.moved(rows, D)
     return M, decrease
 
 
@@ -143,9 +137,9 @@ def update_block_plain(
     radii: Array,
     floors: Array,
 ) -> Array:
-    """Atoms `first`, `first` + 1, ... in turn; M and their change D in place.
+    """Update atoms `first`, `first` + 1, ... in turn; M and their change D in place.
 
-    G and S are the block's own. Returns the decrease of |T - C M|^2 by parts.
+    G and S are the block's own. Return the decrease of |T - C M|^2 by parts.
     """
     xp = namespace(M)
     decrease = xp.zeros(floors.shape, dtype=xp.float64, device=M.device)

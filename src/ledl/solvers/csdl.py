@@ -28,7 +28,7 @@ GAP = 1e-8
 
 
 def learn_atoms(X: Array, start: Array, alpha: float, *, max_iter: int, tol: float) -> Iterations:
-    """Atoms (K, r) of one class with samples X (n, r), from given ones in their span.
+    """Learn atoms (K, r) of one class with samples X (n, r), from given ones in their span.
 
     The history of the result holds (1), ``objective``, after each iteration.
     """

@@ -33,7 +33,7 @@ class Status(Enum):
     INTERRUPTED = "a callback asked to stop"
 
     def advice(self, **values: Any) -> str:
-        """The text of the status, with the parameters that it names filled in."""
+        """Return the text of the status, with the parameters that it names filled in."""
         return self.value.format(**values)
 
 
@@ -80,15 +80,17 @@ def iterate(
     calm = np.zeros(problems, dtype=int)
     n_iter = np.zeros(problems, dtype=int)
     status = np.full(problems, Status.MAX_ITER)
-    records: list[dict[str, Any]] = []
+    history: dict[str, Any] = {}
     previous = np.full(problems, np.nan)
     for iteration in range(max_iter):
         known = iteration < len(past)
         state, record = (state, past[iteration]) if known else step(state, iteration, active)
-        # Host copies: a few numbers a problem.
-        records.append({name: spread(to_host(x), active) for name, x in record.items()})
+        for name, values in record.items():  # a few numbers a problem, on the host
+            row = np.full(problems, np.nan)
+            row[active] = np.ravel(to_host(values))
+            history.setdefault(name, []).append(row)
         n_iter = n_iter + active
-        current = records[-1][watch]
+        current = history[watch][-1]
         with np.errstate(invalid="ignore"):  # the objective of a broken problem may be infinite
             unchanged = np.abs(previous - current) <= tol * np.abs(current)
         calm = np.where(unchanged, calm + 1, 0)
@@ -101,12 +103,6 @@ def iterate(
             break
         if not active.any():
             break
-    history = {name: np.stack([r[name] for r in records]) for name in records[0]}
+    for name, rows in history.items():
+        history[name] = np.stack(rows)
     return Iterations(state, n_iter, history, status)
-
-
-def spread(values: Array, active: Array) -> Array:
-    """Numbers of the active problems among NaN for the others."""
-    found = np.full(active.shape, np.nan)
-    found[active] = np.ravel(values)
-    return found

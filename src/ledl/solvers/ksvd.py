@@ -33,13 +33,6 @@ COPY = 1e-6
 REPRESENTED = 1e-10
 
 
-class Samples(NamedTuple):
-    """Targets and their squared norms, where their codes are computed."""
-
-    targets: Array
-    sq_norms: Array
-
-
 class State(NamedTuple):
     """Atoms, codes, and what they leave over: E = T - S M."""
 
@@ -58,7 +51,7 @@ def solve(
     callback: Callable[[int, Record, State], bool] | None = None,
     device: str | None = None,
 ) -> Iterations:
-    """K-SVD from given atoms; all in float64.
+    """Run K-SVD from given atoms; all in float64.
 
     The codes, nearly all of the work, are computed on a `device` of PyTorch, such as "cuda", if one is named;
     the atoms, one after the other, on the host.
@@ -68,7 +61,7 @@ def solve(
     """
     T, M = np.ascontiguousarray(T, dtype=np.float64), unit_rows(np.asarray(start, dtype=np.float64))
     sq_norms = np.einsum("ij,ij->i", T, T)
-    samples = place_samples(T, sq_norms, device)
+    samples = place(T, device), place(sq_norms, device)
 
     def step(state: State, iteration: int, active: Array) -> tuple[State, Record]:
         atoms = place(state.M, device)
@@ -77,40 +70,35 @@ def solve(
         if n_replaced:
             atoms = place(state.M, device)
             G = atoms @ atoms.T
-        state = update_atoms(keep_better(find_codes(samples, atoms, G, n_nonzero), state, T))
+        codes = find_codes(samples, atoms, G, n_nonzero)
+        keep_better = compiled.find("keep_better_codes", codes) or keep_better_codes_plain
+        keep_better(codes, T, *state)
+        state = update_atoms(state)
         return state, {"error": np.einsum("ij,ij->", state.E, state.E), "replaced": n_replaced}
 
     state = State(M.copy(), np.zeros((len(T), len(M))), T.copy())
     return iterate(step, state, watch="error", max_iter=max_iter, tol=tol, callback=callback)
 
 
-def place_samples(T: Array, sq_norms: Array, device: str | None) -> Samples:
-    """Once for many codes."""
-    return Samples(place(T, device), place(sq_norms, device))
+def find_codes(samples: tuple[Array, Array], atoms: Array, G: Array, n_nonzero: int) -> Array:
+    """Return codes, on the host, of targets with their squared norms over atoms that lie where those do.
 
-
-def find_codes(samples: Samples, atoms: Array, G: Array, n_nonzero: int) -> Array:
-    """Codes, on the host, over atoms that lie where the samples do; G is the atoms' Gram matrix."""
-    codes, _ = omp(G, samples.targets @ atoms.T, samples.sq_norms, n_nonzero)
+    G is the atoms' Gram matrix.
+    """
+    T, sq_norms = samples
+    codes, _ = omp(G, T @ atoms.T, sq_norms, n_nonzero)
     return to_host(codes)
 
 
-def keep_better(codes: Array, state: State, T: Array) -> State:
-    """New codes for the samples for which they are no worse than those at hand."""
-    loop = compiled.find("keep_better_codes", codes) or keep_better_codes_plain
-    loop(codes, T, *state)
-    return state
-
-
 def keep_better_codes_plain(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
-    """S and E = T - S M in place."""
+    """Take, in place, new codes for the samples for which they are no worse than S, with E = T - S M."""
     rest = T - codes @ M
     better = np.einsum("ij,ij->i", rest, rest) <= np.einsum("ij,ij->i", E, E)
     S[better], E[better] = codes[better], rest[better]
 
 
 def update_atoms(state: State) -> State:
-    """One pass over the atoms and their coefficients, at fixed supports."""
+    """Update the atoms and their coefficients, in place, in one pass at fixed supports."""
     users, atoms = np.nonzero(state.S)
     by_atom = np.argsort(atoms, kind="stable")
     users, starts = users[by_atom], np.searchsorted(atoms[by_atom], np.arange(len(state.M) + 1))
@@ -120,7 +108,7 @@ def update_atoms(state: State) -> State:
 
 
 def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: Array) -> None:
-    """Atom k, which the samples users[starts[k]:starts[k + 1]] use, and its coefficients; in place."""
+    """Update atom k, which the samples users[starts[k]:starts[k + 1]] use, and its coefficients; in place."""
     for k in range(len(M)):
         mine = users[starts[k] : starts[k + 1]]
         g = S[mine, k]
@@ -134,7 +122,7 @@ def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: 
 
 
 def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: bool) -> tuple[State, int]:
-    """Copies of other atoms, and unused ones if asked for, become the samples represented worst; G = M M'.
+    """Replace copies of other atoms, and unused ones if so asked, by the samples represented worst; G = M M'.
 
     Only as long as there are samples that are badly represented and no copies of an atom.
     """
@@ -158,7 +146,7 @@ def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: 
 
 
 def copies(G: Array, usage: Array) -> Array:
-    """Which atoms are copies of others: of two the one that is used less, or the later one."""
+    """Return which atoms are copies of others: of two the one that is used less, or the later one."""
     close = (G > 1 - COPY) | (G < COPY - 1)
     is_copy = np.zeros(len(G), dtype=bool)
     if np.count_nonzero(close) > len(G):  # not each with itself alone
@@ -168,7 +156,7 @@ def copies(G: Array, usage: Array) -> Array:
 
 
 def distinct(targets: Array, atoms: Array, n_most: int) -> Array:
-    """The first targets, `n_most` at most, that are copies neither of atoms nor of each other."""
+    """Return the first targets, `n_most` at most, that are copies neither of atoms nor of each other."""
     near = np.max(np.abs(targets @ atoms.T), axis=1, initial=0)
     chosen = np.empty((n_most, targets.shape[1]))
     n = 0

@@ -51,13 +51,16 @@ def solve(
     callback: Callable[[int, Record, Callable[[], Learnt]], bool] | None = None,
     device: str | None = None,
 ) -> Iterations:
-    """Algorithm 2 from the class-wise dictionary `start` on, `label_scale` (c,) being v.
+    """Run Algorithm 2 from the class-wise dictionary `start` on, `label_scale` (c,) being v.
 
     The state of the result is what was `Learnt`; `callback` gets a function that makes it. `device` is as in
     `ksvd.solve`.
     """
     n, c = len(X), len(label_scale)
-    S = first_codes(X, start, n_nonzero, device)
+    # Codes of the samples alone, from which the classifier starts.
+    X, atoms = np.ascontiguousarray(X, dtype=np.float64), place(np.array(start, dtype=np.float64), device)
+    samples = place(X, device), place(np.einsum("ij,ij->i", X, X), device)
+    S = ksvd.find_codes(samples, atoms, atoms @ atoms.T, n_nonzero)
     M = np.concatenate([start, ridge_classifier(S, labels, c) * label_scale], axis=1)
     H = np.zeros((n, c))
     H[np.arange(n), labels] = label_scale[labels]
@@ -70,15 +73,8 @@ def solve(
     return run._replace(state=separate(run.state, label_scale))
 
 
-def first_codes(X: Array, start: Array, n_nonzero: int, device: str | None) -> Array:
-    """Codes of the samples alone, from which the classifier starts."""
-    X, atoms = np.ascontiguousarray(X, dtype=np.float64), place(np.array(start, dtype=np.float64), device)
-    samples = ksvd.place_samples(X, np.einsum("ij,ij->i", X, X), device)
-    return ksvd.find_codes(samples, atoms, atoms @ atoms.T, n_nonzero)
-
-
 def separate(state: ksvd.State, label_scale: Array) -> Learnt:
-    """B, W and the codes from stacked atoms: divided by, or multiplied with, the norms of the rows of B."""
+    """Return B, W and the codes from stacked atoms: divided by, or multiplied with, the norms of B's rows."""
     c = len(label_scale)
     B, W = state.M[:, :-c], state.M[:, -c:] / label_scale
     norms = np.linalg.norm(B, axis=1, keepdims=True)
@@ -88,7 +84,7 @@ def separate(state: ksvd.State, label_scale: Array) -> Learnt:
 
 
 def ridge_classifier(S: Array, labels: Array, n_classes: int) -> Array:
-    """W = (S'S + I)^-1 S'H."""
+    """Return W = (S'S + I)^-1 S'H."""
     gram = add_to_diagonal(S.T @ S, np.ones((1, 1)))
     return np.linalg.solve(gram, class_sums(S, labels, n_classes).T)
 
@@ -103,7 +99,7 @@ def class_start(
     rng: np.random.Generator,
     device: str | None = None,
 ) -> Array:
-    """For each class a dictionary of its own samples by K-SVD, one below the other; `device` as there."""
+    """Return a dictionary of each class's own samples by K-SVD, one below the other; `device` as there."""
     parts = []
     for j, n_atoms in enumerate(atom_counts):
         own = X[labels == j]

@@ -5,25 +5,29 @@ paper's. LEDL minimises
 
     |X - S B|^2 + lam |H - S W|^2 + omega |Q - S A|^2 + 2 epsilon |S|_1                           (1)
 
-over codes S and over B, W and A with rows of norm 1. `ledl.subspace` and `ledl.targets` say why X and A
-need few columns. The weights go into the arrays: with
+over codes S and over B, W and A with rows of norm 1. `ledl.subspace` says why X needs few columns, and A
+needs c: with U the (c, K) atom-ownership matrix, Q = H U, and U = diag(sqrt(m_j)) P with P P' = I, where m_j
+is the number of atoms of class j. A is therefore kept as the (K, c) matrix A P' with target
+H diag(sqrt(m_j)) (`reduce_code_transform`); the K x K matrix is formed on demand (`expand_code_transform`).
+The weights go into the arrays: with
 
     T = [X, sqrt(lam) H, sqrt(omega) H diag(sqrt(m_j))]   and   M = [B, sqrt(lam) W, sqrt(omega) A]
 
 (1) is |T - S M|^2 + 2 epsilon |S|_1 over atoms whose three parts have norms 1, sqrt(lam) and
-sqrt(omega). One iteration is
+sqrt(omega). One iteration, `ADMM.step`, is
 
-    C = argmin |T - C M|^2 + 2 <L, C - Z> + rho |C - Z|^2                    `code_step`
+    C = argmin |T - C M|^2 + 2 <L, C - Z> + rho |C - Z|^2                    `CodeStep.codes`
     Z = soft(C + L / rho, epsilon / rho)
-    L = L + theta (C - Z), and theta shrinks
-    M = a Gauss-Seidel sweep over atoms, from C'C and C'(T - C M)            `statistics`, `atom_step`
+    L = L + theta (C - Z), and theta shrinks                                 `DualStep`
+    M = a Gauss-Seidel sweep over atoms, from C'C and C'(T - C M)            `CodeStep`, `ledl.solvers.atoms`
 
 Arrays are (..., n, r): leading axes are problems, and weights are (..., 1, 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -41,12 +45,10 @@ from ledl.arrays import (
     class_sums,
     inner,
     namespace,
-    squared_norm,
     take_rows,
     to_host,
 )
-from ledl.objective import part_norms
-from ledl.samples import Block, Blocks, Checkpoint
+from ledl.samples import Block, Blocks
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
@@ -55,8 +57,7 @@ from ledl.solvers.proximal import soft_threshold
 # (1) at Z costs a product with the data, so it is recorded only so often.
 OBJECTIVE_EVERY = 10
 
-
-# What is recorded of an iteration: see `describe`.
+# What is recorded of an iteration: the augmented objective, its terms, residuals, and (1) at Z or NaN.
 RECORDED = (
     "augmented_objective",
     "data_fit",
@@ -79,12 +80,6 @@ class Atoms(NamedTuple):
     n_classes: int
 
     @property
-    def bounds(self) -> tuple[int, int, int, int]:
-        """Columns where B, W and A begin, and where A ends."""
-        q, c = self.M.shape[-1], self.n_classes
-        return 0, q - 2 * c, q - c, q
-
-    @property
     def B(self) -> Array:
         return self.M[..., : -2 * self.n_classes]
 
@@ -95,34 +90,6 @@ class Atoms(NamedTuple):
     @property
     def A(self) -> Array:
         return self.M[..., -self.n_classes :]
-
-    @property
-    def labels(self) -> Array:
-        """[W, A], the parts whose targets are labels."""
-        return self.M[..., -2 * self.n_classes :]
-
-    @property
-    def outnumber_columns(self) -> bool:
-        """Whether the space of the targets is the smaller one to code in."""
-        K, q = self.M.shape[-2:]
-        return bool(q < K)
-
-
-class Problem(NamedTuple):
-    """What does not change from iteration to iteration, apart from the samples."""
-
-    epsilon: Array  # (..., 1, 1)
-    rho: Array  # (..., 1, 1)
-    roots: Array  # (..., 1, q): square roots of the weights of the columns of T
-    label_targets: Array  # (..., c, 2c): for each class its row of T after X
-
-    def weigh(self, atoms: Atoms) -> Atoms:
-        """M from B, W and A with rows of norm 1."""
-        return atoms._replace(M=atoms.M * self.roots)
-
-    def unweigh(self, atoms: Atoms) -> Atoms:
-        """B, W and A with rows of norm 1 from M."""
-        return atoms._replace(M=atoms.M / self.roots)
 
 
 class DualStep(NamedTuple):
@@ -136,32 +103,21 @@ class DualStep(NamedTuple):
         return max(self.first * self.decay**iteration, self.minimum)
 
 
-class Coder(NamedTuple):
-    """What the code step of one iteration shares among all blocks of samples."""
+class Problem(NamedTuple):
+    """What does not change from iteration to iteration, apart from the samples."""
 
-    problem: Problem
-    atoms: Atoms
-    theta: float
-    factor: Cholesky  # of (..., q, q) or (..., K, K): see `make_coder`
+    bounds: tuple[int, int, int, int]  # columns of T and M where their parts begin, and q
+    epsilon: Array  # (..., 1, 1)
+    rho: Array  # (..., 1, 1)
+    roots: Array  # (..., 1, q): square roots of the weights of the columns of T
+    label_targets: Array  # (..., c, 2c): for each class its row of T after X
 
-
-class Codes(NamedTuple):
-    """What a code step gives for a block; `scalars` as in `Statistics`."""
-
-    C: Array
-    Z: Array
-    L: Array
-    scalars: Array
-    E: Array  # T - C M where it is a by-product, else None
-
-
-class Statistics(NamedTuple):
-    """What a block hands back: sums over its samples."""
-
-    equations: Equations  # C'C, and C'(T - C M) or C'T (`target_sums`)
-    fit: Array  # (..., 3): |T - C M|^2 by parts, or zero beside C'T
-    scalars: Array  # (..., 5): |Z|_1, <L, C - Z>, |C - Z|^2, |Z - previous Z|^2, non-zeros of Z
-    fit_at_Z: Array  # (..., 3): |T - Z M|^2 by parts, or zero where it was not asked for
+    def targets(self, block: Block, problems: tuple[int, ...]) -> Array:
+        """Return T of a block, with the leading axes `problems`."""
+        xp = namespace(block.X)
+        labels = take_rows(self.label_targets, block.labels)
+        parts = [xp.broadcast_to(part, (*problems, *part.shape[-2:])) for part in (block.X, labels)]
+        return xp.concat(parts, axis=-1)
 
 
 def solve(
@@ -176,10 +132,10 @@ def solve(
     dual_step: DualStep | None = None,
     max_iter: int = 100,
     tol: float = 0.0,
-    callback: Callable[[int, Record, Callable[[], Atoms]], bool] | None = None,
-    checkpoint: Checkpoint | None = None,
+    callback: Callable[[int, Record, ADMM], bool] | None = None,
+    past: tuple[Array, Sequence[Record]] | None = None,
 ) -> Iterations:
-    """Algorithm 3 from given atoms; the codes stay in `blocks`.
+    """Run Algorithm 3 from given atoms; the codes stay in `blocks`.
 
     Parameters
     ----------
@@ -191,62 +147,181 @@ def solve(
         sqrt(m_j), the scale of the labels in the target of A.
     lam, omega, epsilon, rho : float or (..., 1, 1)
         The weights; with leading axes, each for a problem of its own.
-    callback : callable (iteration, record, atoms) -> bool
-        Called after every iteration, `atoms` being a function that makes the atoms so far. True stops.
-    checkpoint : Checkpoint
-        Where to go on from, if it has something, and what to keep the iterations in; for one problem.
+    callback : callable (iteration, record, solver) -> bool
+        Called after every iteration with the `ADMM`, whose state is ``M`` and whose ``atoms()`` are those so
+        far. True stops.
+    past : (M, records)
+        To go on after earlier iterations: the state that they led to, and what they recorded. The blocks must
+        have the codes of then.
 
     Returns
     -------
     Iterations
-        Its ``state`` is the learnt `Atoms`, its ``history`` what `describe` records.
+        Its ``state`` is the learnt `Atoms`, its ``history`` has an array for each name of `RECORDED`.
     """
-    problem, start = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
-    schedule = dual_step or DualStep()
-    *problems, K, _ = start.M.shape
-    n, squares = blocks.map_sum(partial(begin, problem, (*problems, K)))
-    done = checkpoint.begin(blocks, start.M, n, RECORDED, max_iter) if checkpoint else None
-    begun = start if done is None else start._replace(M=done.M)
-
-    def step(atoms: Atoms, iteration: int, active: Array) -> tuple[Atoms, Record]:
-        at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
-        only = None if active.all() else Some(active, problem.roots)
-        now, old, total = (
-            (problem, atoms, squares)
-            if only is None
-            else (
-                Problem(*map(only.pick, problem)),
-                atoms._replace(M=only.pick(atoms.M)),
-                only.pick(squares, 1),
-            )
-        )
-        coder = make_coder(now, old, schedule.at(iteration))
-        sums = blocks.map_sum(partial(block_step, coder=coder, only=only, at_Z=at_Z))
-        if not old.outnumber_columns:
-            sums = at_atoms(sums, old, total)
-        new, fit = atom_step(sums, now, old, total**0.5)
-        record = describe(sums, fit, now, n * K, at_Z)
-        return new if only is None else atoms._replace(M=only.put(atoms.M, new.M)), record
-
-    def after(iteration: int, record: Record, atoms: Atoms) -> bool:
-        if checkpoint:
-            checkpoint.after(blocks, atoms.M, record, schedule.at(iteration + 1))
-        return callback is not None and callback(iteration, record, partial(problem.unweigh, atoms))
-
+    problem = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
+    M, records = (start.M * problem.roots, []) if past is None else past
+    solver = ADMM(blocks, problem, M, dual_step or DualStep(), has_codes=past is not None)
     run = iterate(
-        step,
-        begun,
+        ADMM.step,
+        solver,
         watch="augmented_objective",
-        problems=tuple(problems),
+        problems=tuple(M.shape[:-2]),
         max_iter=max_iter,
         tol=tol,
-        callback=after,
-        past=[] if done is None else done.records,
+        callback=callback,
+        past=records,
     )
-    fit, l1 = blocks.map_sum(partial(evaluate, problem, run.state))
+    fit, l1 = blocks.map_sum(partial(fit_of_codes, problem, solver.M))
     last = (run.n_iter - 1, *np.indices(run.n_iter.shape, sparse=True))
-    run.history["objective"][last] = to_host(objective(fit, l1, problem))
-    return run._replace(state=problem.unweigh(run.state))
+    run.history["objective"][last] = to_host(
+        fit[..., 0] + fit[..., 1] + fit[..., 2] + 2 * problem.epsilon[..., 0, 0] * l1
+    )
+    return run._replace(state=solver.atoms())
+
+
+class ADMM:
+    """Algorithm 3 at work: its state is ``M``, the weighed atoms, and the codes in the blocks.
+
+    Parameters
+    ----------
+    blocks : blocks of samples
+    problem : Problem
+    M : (..., K, q)
+        Weighed atoms to start from.
+    dual_step : DualStep
+    has_codes : bool
+        Whether the blocks have codes to go on from; else they start at zero.
+    """
+
+    def __init__(
+        self, blocks: Blocks, problem: Problem, M: Array, dual_step: DualStep, has_codes: bool = False
+    ) -> None:
+        self._blocks, self._problem, self.M, self._dual_step = blocks, problem, M, dual_step
+        codes = None if has_codes else tuple(M.shape[:-1])
+        self._n, self._squares = blocks.map_sum(partial(begin, problem, codes))
+
+    def atoms(self) -> Atoms:
+        """Return B, W and A with rows of norm 1."""
+        return Atoms(self.M / self._problem.roots, self._problem.label_targets.shape[-2])
+
+    def step(self, iteration: int, active: Array) -> tuple[ADMM, Record]:
+        """Take one iteration for the problems that are `active`; return itself, and the record of theirs."""
+        problem, M, squares, some = self._problem, self.M, self._squares, None
+        if not active.all():
+            some = ActiveProblems(active, M)
+            problem = Problem(problem.bounds, *map(some.pick, problem[1:]))
+            M, squares = some.pick(M), some.pick(squares, 1)
+        at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
+        code_step = CodeStep(problem, M, factorise(M, problem.rho), self._dual_step.at(iteration), some, at_Z)
+        equations, fit, scalars, fit_at_Z = self._blocks.map_sum(code_step)
+        xp, (K, q), bounds = namespace(M), M.shape[-2:], problem.bounds
+        if q >= K:
+            # C'(T - C M), and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M> by parts, from C'T and C'C.
+            sums = equations.sums()
+            S = sums.S - sums.G @ M
+            both = sums.S + S
+            products = [inner(both[..., i:j], M[..., i:j]) for i, j in pairwise(bounds)]
+            equations, fit = Sums(sums.G, S), squares - xp.stack(products, axis=-1)
+        radii = xp.stack([problem.roots[..., 0, i] for i in bounds[:-1]], axis=-1)
+        M, decrease = sweep(equations, M, bounds, radii, squares**0.5)
+        self.M = M if some is None else some.put(self.M, M)
+        fit = fit - decrease
+        epsilon, rho = problem.epsilon[..., 0, 0], problem.rho[..., 0, 0]
+        l1, multiplier, gap, change, nonzeros = (scalars[..., i] for i in range(5))
+        penalty = 2 * epsilon * l1
+        terms = (fit[..., 0], fit[..., 1], fit[..., 2], penalty, 2 * multiplier, rho * gap)
+        residuals = (gap**0.5, rho * change**0.5)
+        objective = fit_at_Z[..., 0] + fit_at_Z[..., 1] + fit_at_Z[..., 2] + penalty if at_Z else l1 * np.nan
+        values = (sum(terms), *terms, *residuals, nonzeros / (self._n * K), objective)
+        return self, dict(zip(RECORDED, values, strict=True))
+
+
+@dataclass(frozen=True)
+class CodeStep:
+    """One iteration as blocks of samples, wherever they are, see it."""
+
+    problem: Problem
+    M: Array
+    factor: Cholesky  # see `factorise`
+    theta: float
+    active: ActiveProblems | None = None  # problems that have ended keep their codes
+    at_Z: bool = False
+
+    def __call__(self, block: Block) -> tuple[Block, tuple[Equations, Array, Array, Array]]:
+        """Take the code step; return the block with its new codes, and the sums that the rest is made of.
+
+        Those are C'C with C'(T - C M), or with C'T where atoms do not outnumber columns; |T - C M|^2 by parts,
+        (..., 3), or zero beside C'T; what `shrink_plain` gives; and |T - Z M|^2 by parts, or zero.
+        """
+        part = block
+        if self.active is not None:
+            pick = self.active.pick
+            labels = block.labels if block.labels.ndim == 1 else pick(block.labels, 1)
+            part = Block(pick(block.X), labels, block.first, pick(block.Z), pick(block.L))
+        coded, C, E, scalars = self.codes(part)
+        xp, problem = namespace(C), self.problem
+        equations: Equations
+        if E is None:  # C'H is a sum over classes; what `ADMM.step` makes of C'T is made once for all blocks
+            by_class = class_sums(C, part.labels, problem.label_targets.shape[-2])
+            P = xp.concat([C.mT @ part.X, by_class.mT @ problem.label_targets], axis=-1)
+            equations = Sums(C.mT @ C, P)
+            fit = xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
+        else:
+            equations, fit = Factors(C, E), part_norms(E, problem.bounds)
+            if C.shape[-2] >= C.shape[-1]:
+                equations = equations.sums()
+        fit_at_Z = 0 * fit
+        if self.at_Z:
+            rest = add_product(problem.targets(part, C.shape[:-2]), coded.Z, self.M, -1.0)
+            fit_at_Z = part_norms(rest, problem.bounds)
+        if self.active is not None:
+            put = self.active.put
+            coded = block._replace(Z=put(block.Z, coded.Z), L=put(block.L, coded.L))
+        return coded, (equations, fit, scalars, fit_at_Z)
+
+    def codes(self, block: Block) -> tuple[Block, Array, Array, Array]:
+        """Take one ADMM step on the codes of a block.
+
+        Return the block with Z and L; C; T - C M where it is a by-product, else None; and the sums of
+        `shrink_plain`.
+        """
+        problem, M, rho = self.problem, self.M, self.problem.rho
+        K, q = M.shape[-2:]
+        if q < K:
+            # C = V + F M' with V = Z - L / rho and F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F.
+            V = block.Z - block.L / rho
+            F = cholesky_solve(self.factor, add_product(problem.targets(block, V.shape[:-2]), V, M, -1.0))
+            C, E = add_product(V, F, M.mT), F
+            E *= rho  # in place, as arrays that are done with have no name here: a device may be full
+        else:
+            # C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' share of T M' is one row for each class.
+            B, WA = M[..., : problem.bounds[1]], M[..., problem.bounds[1] :]
+            rows, pull = problem.label_targets @ WA.mT, compiled.find("pull", M) or pull_plain
+            rhs = pull(block.X @ B.mT, block.Z, block.L, rho, rows, block.labels)
+            C, E = cholesky_solve(self.factor, rhs), None
+            del rhs
+        shrink = compiled.find("shrink", C) or shrink_plain
+        Z, L, scalars = shrink(C, block.Z, block.L, problem.epsilon, rho, self.theta)
+        return block._replace(Z=Z, L=L), C, E, scalars
+
+
+class ActiveProblems:
+    """Those of several problems that go on; the others are left out of an iteration."""
+
+    def __init__(self, active: Array, like: Array) -> None:
+        self._shape = active.shape
+        self._where = tuple(as_array(index, like) for index in np.nonzero(active))
+
+    def pick(self, array: Array, n_axes: int = 2) -> Array:
+        """Return their part, one below the other, of an array with `n_axes` axes of its own for one or all."""
+        own = array.shape[len(array.shape) - n_axes :]
+        return namespace(array).broadcast_to(array, (*self._shape, *own))[self._where]
+
+    def put(self, array: Array, values: Array) -> Array:
+        """Write their part to an array, in place, and return it: the inverse of `pick`."""
+        array[self._where] = values
+        return array
 
 
 def make_problem(
@@ -257,222 +332,110 @@ def make_problem(
     omega: Array,
     epsilon: Array,
     rho: Array,
-) -> tuple[Problem, Atoms]:
-    """The problem of given weights, and the start, weighed, with all leading axes: of data, start and weights.
+) -> Problem:
+    """Return the problem of given weights, with all leading axes: of data, start and weights.
 
     A zero weight becomes the smallest one whose root can be squared: too small for codes to see,
     while the part is still learnt, as a read-out.
     """
-    xp, dtype = namespace(start.M), start.M.dtype
-    invisible = float(xp.finfo(dtype).smallest_normal) ** 0.5
-
-    def as_weight(value: Array) -> Array:
-        value = as_array(value, start.M, dtype)
-        return value if value.ndim else value[None, None]
-
-    lam, omega, epsilon, rho = (as_weight(value) for value in (lam, omega, epsilon, rho))
-    shapes = [start.M.shape[:-2], *(weight.shape[:-2] for weight in (lam, omega, epsilon, rho))]
-    problems = np.broadcast_shapes(problems, *map(tuple, shapes))
-
-    def root_of(weight: Array, width: int) -> Array:
-        weight = xp.maximum(weight, as_array(invisible, start.M, dtype))
-        return xp.broadcast_to(xp.sqrt(weight), (*problems, 1, width))
-
-    c, q = start.n_classes, start.M.shape[-1]
-    ones = xp.ones((1, 1), dtype=dtype, device=start.M.device)
-    roots = xp.concat([root_of(ones, q - 2 * c), root_of(lam, c), root_of(omega, c)], axis=-1)
-    identity, scale = xp.eye(c, dtype=dtype, device=start.M.device), as_array(code_scale, start.M, dtype)
-    scaled = identity * scale[..., None, :]
-    label_targets = xp.concat([xp.broadcast_to(identity, scaled.shape), scaled], axis=-1) * roots[..., -2 * c :]
-    problem = Problem(epsilon, rho, roots, label_targets)
-    return problem, problem.weigh(start)
+    (M, c), xp = start, namespace(start.M)
+    dtype, device, q = M.dtype, M.device, M.shape[-1]
+    weights = [as_array(value, M, dtype) for value in (1.0, lam, omega, epsilon, rho)]
+    one, lam, omega, epsilon, rho = (value if value.ndim else value[None, None] for value in weights)
+    shapes = [tuple(array.shape[:-2]) for array in (M, lam, omega, epsilon, rho)]
+    problems = np.broadcast_shapes(problems, *shapes)
+    invisible = as_array(float(xp.finfo(dtype).smallest_normal) ** 0.5, M, dtype)
+    roots = [
+        xp.broadcast_to(xp.sqrt(xp.maximum(weight, invisible)), (*problems, 1, width))
+        for weight, width in ((one, q - 2 * c), (lam, c), (omega, c))
+    ]
+    one_hot = xp.eye(c, dtype=dtype, device=device)
+    scaled = one_hot * as_array(code_scale, M, dtype)[..., None, :]
+    label_targets = xp.concat([xp.broadcast_to(one_hot, scaled.shape), scaled], axis=-1)
+    label_targets = label_targets * xp.concat(roots[1:], axis=-1)
+    return Problem((0, q - 2 * c, q - c, q), epsilon, rho, xp.concat(roots, axis=-1), label_targets)
 
 
-def begin(problem: Problem, shape: tuple[int, ...], block: Block) -> tuple[Block, tuple[int, Array]]:
-    """Zero codes for a block, `shape` being (..., K); its size and |X|^2, |H|^2, |Q|^2."""
-    xp = namespace(block.X)
-    *problems, K = shape
-    zeros = xp.zeros((*problems, block.X.shape[-2], K), dtype=block.X.dtype, device=block.X.device)
-    sums = (block.X.shape[-2], target_squares(block, problem))
-    return block._replace(Z=zeros, L=xp.zeros_like(zeros)), sums
+def begin(problem: Problem, codes: tuple[int, ...] | None, block: Block) -> tuple[Block, tuple[int, Array]]:
+    """Return a block with zero codes, of shape (..., K), or with those it has; its size and |T|^2 by parts."""
+    xp, (*_, n, _) = namespace(block.X), block.X.shape
+    if codes is not None:
+        *problems, K = codes
+        zeros = xp.zeros((*problems, n, K), dtype=block.X.dtype, device=block.X.device)
+        block = block._replace(Z=zeros, L=xp.zeros_like(zeros))
+    labels, c = take_rows(problem.label_targets, block.labels), problem.label_targets.shape[-2]
+    squares = [inner(part, part) for part in (block.X, labels[..., :c], labels[..., c:])]
+    return block, (n, xp.stack(xp.broadcast_arrays(*squares), axis=-1))
 
 
-def make_coder(problem: Problem, atoms: Atoms, theta: float) -> Coder:
-    """Factorise once for all samples, in the smaller of two spaces.
+def factorise(M: Array, rho: Array) -> Cholesky:
+    """Return the factor of the code step, once for all samples, in the smaller of two spaces.
 
     C (M M' + rho I) = T M' + rho V is a K x K system; because
     M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', it is as well a q x q one.
     """
-    M = atoms.M
-    gram = M.mT @ M if atoms.outnumber_columns else M @ M.mT
+    K, q = M.shape[-2:]
+    gram = M.mT @ M if q < K else M @ M.mT
     try:
-        factor = cholesky(add_to_diagonal(gram, problem.rho))
+        return cholesky(add_to_diagonal(gram, rho))
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            f"rho={float(np.min(problem.rho)):g} is so small that the code step has no solution in {M.dtype}: "
+            f"rho={float(np.min(rho)):g} is so small that the code step has no solution in {M.dtype}: "
             f"{error}. Raise rho, or use float64."
         ) from error
-    return Coder(problem, atoms, theta, factor)
-
-
-class Some:
-    """Those of several problems that go on; the others are left out of an iteration."""
-
-    def __init__(self, active: Array, like: Array) -> None:
-        self._shape = active.shape
-        self._where = tuple(as_array(index, like) for index in np.nonzero(active))
-
-    def pick(self, array: Array, n_axes: int = 2) -> Array:
-        """Theirs, one below the other, of an array with `n_axes` axes of its own, which may serve them all."""
-        own = array.shape[len(array.shape) - n_axes :]
-        return namespace(array).broadcast_to(array, (*self._shape, *own))[self._where]
-
-    def put(self, array: Array, values: Array) -> Array:
-        """The inverse of `pick`, in place."""
-        array[self._where] = values
-        return array
-
-    def block(self, block: Block) -> Block:
-        """Their part of a block."""
-        labels = block.labels if block.labels.ndim == 1 else self.pick(block.labels, 1)
-        return Block(self.pick(block.X), labels, block.first, self.pick(block.Z), self.pick(block.L))
-
-
-def block_step(block: Block, coder: Coder, only: Some | None, at_Z: bool) -> tuple[Block, Statistics]:
-    """Code step and statistics of one block; problems that have ended keep their codes."""
-    part = block if only is None else only.block(block)
-    codes = code_step(part, coder)
-    sums = statistics(part, coder, codes, at_Z=at_Z)
-    Z, L = (codes.Z, codes.L) if only is None else (only.put(block.Z, codes.Z), only.put(block.L, codes.L))
-    return block._replace(Z=Z, L=L), sums
-
-
-def code_step(block: Block, coder: Coder) -> Codes:
-    """One ADMM step on the codes of a block."""
-    epsilon, rho = coder.problem.epsilon, coder.problem.rho
-    find_codes = codes_in_target_space if coder.atoms.outnumber_columns else codes_in_atom_space
-    C, E = find_codes(block, coder)
-    shrink = compiled.find("shrink", C) or shrink_plain
-    Z, L, scalars = shrink(C, block.Z, block.L, epsilon, rho, coder.theta)
-    return Codes(C, Z, L, scalars, E)
-
-
-def codes_in_target_space(block: Block, coder: Coder) -> tuple[Array, Array]:
-    """C = V + F M' with V = Z - L / rho and F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F."""
-    V = block.Z - block.L / coder.problem.rho
-    T, M = targets(block, coder.problem, V.shape[:-2]), coder.atoms.M
-    F = cholesky_solve(coder.factor, add_product(T, V, M, -1.0))
-    return add_product(V, F, M.mT), coder.problem.rho * F
-
-
-def codes_in_atom_space(block: Block, coder: Coder) -> tuple[Array, None]:
-    """C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' share of T M' is one row for each class."""
-    atoms, problem = coder.atoms, coder.problem
-    products, label_rows = block.X @ atoms.B.mT, problem.label_targets @ atoms.labels.mT
-    pull = compiled.find("pull", products) or pull_plain
-    rhs = pull(products, block.Z, block.L, problem.rho, label_rows, block.labels)
-    return cholesky_solve(coder.factor, rhs), None
 
 
 def pull_plain(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, labels: Array) -> Array:
-    """The products, rho Z - L, and for each sample the row of its class, added; the products are used up."""
+    """Return the sum of the products, rho Z - L, and for each sample the row of its class, perhaps in place."""
     return products + rho * Z - L + take_rows(label_rows, labels)
-
-
-def targets(block: Block, problem: Problem, problems: tuple[int, ...]) -> Array:
-    """T of a block, with the leading axes `problems`."""
-    xp = namespace(block.X)
-    labels = take_rows(problem.label_targets, block.labels)
-    parts = [xp.broadcast_to(part, (*problems, *part.shape[-2:])) for part in (block.X, labels)]
-    return xp.concat(parts, axis=-1)
 
 
 def shrink_plain(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """Z and L after C, and (..., 5) sums in float64: see `Statistics.scalars`."""
+    """Return Z and L after C, and sums in float64, (..., 5).
+
+    Those are |Z|_1, <L, C - Z>, |C - Z|^2, |Z - old Z|^2, and the non-zeros of Z.
+    """
     xp = namespace(C)
     Z = soft_threshold(C + L / rho, epsilon / rho)
-    gap = C - Z
+    gap, change = C - Z, Z - old
     L = L + theta * gap
     l1 = xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64)
     nonzeros = xp.astype(xp.count_nonzero(Z, axis=(-2, -1)), xp.float64)
-    scalars = [l1, inner(L, gap), squared_norm(gap), squared_norm(Z - old), nonzeros]
-    return Z, L, xp.stack(scalars, axis=-1)
+    return Z, L, xp.stack([l1, inner(L, gap), inner(gap, gap), inner(change, change), nonzeros], axis=-1)
 
 
-def statistics(block: Block, coder: Coder, codes: Codes, *, at_Z: bool = False) -> Statistics:
-    """The sums that atoms, objective and residuals are made of, for one block."""
-    C, E = codes.C, codes.E
-    equations: Equations
-    if E is None:
-        equations, fit = target_sums(block, coder, C)
-    else:
-        equations, fit = Factors(C, E), part_norms(E, coder.atoms.bounds)
-    fit_at_Z = fit_of_codes(block, codes.Z, coder.problem, coder.atoms) if at_Z else 0 * fit
-    if C.shape[-2] >= C.shape[-1]:
-        equations = equations.sums()
-    return Statistics(equations, fit, codes.scalars, fit_at_Z)
+def fit_of_codes(problem: Problem, M: Array, block: Block) -> tuple[Block, tuple[Array, Array]]:
+    """Return what (1) at Z is made of: |T - Z M|^2 of a block by parts, (..., 3), and |Z|_1; in float64."""
+    Z, xp = block.Z, namespace(block.Z)
+    E = add_product(problem.targets(block, Z.shape[:-2]), Z, M, -1.0)
+    return block, (part_norms(E, problem.bounds), xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64))
 
 
-def target_sums(block: Block, coder: Coder, C: Array) -> tuple[Sums, Array]:
-    """C'C and C'T, C'H being a sum over classes; what `at_atoms` makes of them is made once for all blocks."""
-    xp = namespace(C)
-    by_class = class_sums(C, block.labels, coder.atoms.n_classes)
-    P = xp.concat([C.mT @ block.X, by_class.mT @ coder.problem.label_targets], axis=-1)
-    return Sums(C.mT @ C, P), xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
+def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
+    """Return squared norms, in float64, of groups of columns: (..., n, q) -> (..., n_parts)."""
+    xp = namespace(E)
+    E = xp.astype(E, xp.float64, copy=False)
+    # A product with ones is the fastest way to sum columns.
+    by_column = xp.ones(E.shape[-2], dtype=xp.float64, device=E.device) @ (E * E)
+    return xp.stack([xp.sum(by_column[..., i:j], axis=-1) for i, j in pairwise(bounds)], axis=-1)
 
 
-def at_atoms(sums: Statistics, atoms: Atoms, squares: Array) -> Statistics:
-    """C'(T - C M), and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M> by parts, from C'T and C'C."""
-    G, P = sums.equations.sums().G, sums.equations.sums().S
-    S = P - G @ atoms.M
-    both, parts = P + S, pairwise(atoms.bounds)
-    products = [inner(both[..., i:j], atoms.M[..., i:j]) for i, j in parts]
-    fit = squares - namespace(P).stack(products, axis=-1)
-    return sums._replace(equations=Sums(G, S), fit=fit)
+def code_scale(counts: Array) -> Array:
+    """Return sqrt(m_j): what the one-hot labels are scaled by to be the target of the reduced A."""
+    return np.sqrt(np.asarray(counts, dtype=np.float64))
 
 
-def target_squares(block: Block, problem: Problem) -> Array:
-    """|T|^2 of a block by parts: (..., 3), in float64."""
-    xp = namespace(block.X)
-    labels = take_rows(problem.label_targets, block.labels)
-    c = labels.shape[-1] // 2
-    parts = (block.X, labels[..., :c], labels[..., c:])
-    return xp.stack(xp.broadcast_arrays(*map(squared_norm, parts)), axis=-1)
+def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
+    """Return A P': the (K, c) matrix that a K x K transform acts by."""
+    counts = np.bincount(atom_classes)
+    ownership = np.zeros((len(atom_classes), len(counts)), dtype=A.dtype)
+    ownership[np.arange(len(atom_classes)), atom_classes] = 1 / code_scale(counts)[atom_classes]
+    return A @ ownership
 
 
-def fit_of_codes(block: Block, Z: Array, problem: Problem, atoms: Atoms) -> Array:
-    """|T - Z M|^2 of a block by parts: (..., 3), in float64."""
-    T = targets(block, problem, Z.shape[:-2])
-    return part_norms(add_product(T, Z, atoms.M, -1.0), atoms.bounds)
-
-
-def atom_step(sums: Statistics, problem: Problem, atoms: Atoms, norms: Array) -> tuple[Atoms, Array]:
-    """New atoms, and |T - C M|^2 by parts with them."""
-    radii = namespace(atoms.M).stack([problem.roots[..., 0, i] for i in atoms.bounds[:-1]], axis=-1)
-    M, decrease = sweep(sums.equations, atoms.M, atoms.bounds, radii, norms)
-    return atoms._replace(M=M), sums.fit - decrease
-
-
-def evaluate(problem: Problem, atoms: Atoms, block: Block) -> tuple[Block, tuple[Array, Array]]:
-    """What (1) at Z is made of."""
-    xp = namespace(block.Z)
-    l1 = xp.sum(xp.abs(block.Z), axis=(-2, -1), dtype=xp.float64)
-    return block, (fit_of_codes(block, block.Z, problem, atoms), l1)
-
-
-def objective(fit: Array, l1: Array, problem: Problem) -> Array:
-    """(1), from |T - S M|^2 by parts and |S|_1."""
-    return fit[..., 0] + fit[..., 1] + fit[..., 2] + 2 * problem.epsilon[..., 0, 0] * l1
-
-
-def describe(sums: Statistics, fit: Array, problem: Problem, n_codes: int, at_Z: bool) -> Record:
-    """The record of one iteration: the augmented objective, its terms, and residuals."""
-    epsilon, rho = problem.epsilon[..., 0, 0], problem.rho[..., 0, 0]
-    l1, multiplier, gap, change, nonzeros = (sums.scalars[..., i] for i in range(5))
-    fits = (fit[..., i] for i in range(3))
-    terms = (*fits, 2 * epsilon * l1, 2 * multiplier, rho * gap)
-    residuals = (gap**0.5, rho * change**0.5)
-    value = objective(sums.fit_at_Z, l1, problem) if at_Z else l1 * np.nan
-    return dict(zip(RECORDED, (sum(terms), *terms, *residuals, nonzeros / n_codes, value), strict=True))
+def expand_code_transform(A: Array, atom_classes: Array) -> Array:
+    """Return (A P') P: the K x K transform of a reduced one."""
+    counts = np.bincount(atom_classes)
+    return (A / code_scale(counts).astype(A.dtype))[:, atom_classes]

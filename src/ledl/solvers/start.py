@@ -1,11 +1,12 @@
-"""Where learning starts: atoms from random numbers, from samples, or from given arrays.
+"""Where learning starts: which atoms there are, of which classes, and their first values.
 
-Every start lies in the coordinates of the subspace. Those of Algorithm 3 have the transform A reduced
-to K x c, and rows of norm 1 in each of B, W and A.
+Those come from random numbers, from samples, or from given arrays. Every start lies in the coordinates of the
+subspace. Those of Algorithm 3 have the transform A reduced to K x c, and rows of norm 1 in each of B, W and A.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,8 @@ import numpy as np
 
 from ledl.arrays import Array, as_array, namespace, take_rows, to_host, unit_rows
 from ledl.samples import Block, Blocks
-from ledl.solvers.ledl import Atoms
+from ledl.solvers.ledl import Atoms, reduce_code_transform
 from ledl.subspace import Subspace
-from ledl.targets import reduce_code_transform
 
 # A class start leaves a sample, or a class's target, by about this share of its norm: enough for
 # two atoms at one sample to part, if its class has others.
@@ -28,40 +28,62 @@ MIXED = 5
 CHUNK = 256
 
 
+def default_n_atoms(n_samples: int, n_classes: int, a_sample: int = 2) -> int:
+    """Return how many atoms there are: `a_sample`, two as in the paper, but at most max(2,000, c)."""
+    return min(a_sample * n_samples, max(2000, n_classes))
+
+
+def atom_counts(class_counts: Array, n_atoms: int) -> Array:
+    """Return the atoms of each class: in proportion to its samples, and at least one.
+
+    Floors of K n_j / n, then the largest remainders, ties to the lower class; a class left
+    with none takes one from the class with the largest m_j / n_j.
+
+    Examples
+    --------
+    >>> atom_counts([5, 5, 5], 30)
+    array([10, 10, 10])
+    >>> atom_counts([90, 9, 1], 10)
+    array([8, 1, 1])
+    """
+    counts = np.asarray(class_counts, dtype=np.int64)
+    shares = counts * n_atoms
+    atoms, remainders = np.divmod(shares, counts.sum())
+    by_remainder = np.argsort(-remainders, kind="stable")
+    atoms[by_remainder[: n_atoms - atoms.sum()]] += 1
+    for empty in np.flatnonzero(atoms == 0):
+        donors = np.where(atoms > 1, atoms / counts, -np.inf)
+        atoms[np.argmax(donors)] -= 1
+        atoms[empty] = 1
+    return atoms
+
+
 def class_start(
     blocks: Blocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
 ) -> Atoms:
-    """Each atom at a sample of its class, plus a small random mix of such samples.
+    """Return atoms each at a sample of its class, plus a small random mix of such samples.
+
+    The atoms of a class take its samples in turn, in random order.
 
     Parameters
     ----------
     candidates : list of (n_j,) arrays
         For each class the indices, among all samples, of those that its atoms may start at.
     """
-    index, weights = draw_mixtures(candidates, np.bincount(atom_classes, minlength=len(candidates)), rng)
-    (B,) = blocks.map_sum(partial(mix, index, weights))
     K, c = len(atom_classes), len(candidates)
+    index, weights = [], []  # (K, 1 + MIXED) in the end: of the samples that an atom starts from
+    for samples, count in zip(candidates, np.bincount(atom_classes, minlength=c), strict=True):
+        base = np.resize(rng.permutation(samples), count)
+        index.append(np.column_stack([base, rng.choice(samples, size=(count, MIXED))]))
+        small = SPREAD / MIXED**0.5 * rng.standard_normal((count, MIXED))
+        weights.append(np.column_stack([np.ones(count), small]))
+    (B,) = blocks.map_sum(partial(mix, np.concatenate(index), np.concatenate(weights)))
     W, A = (np.eye(c)[atom_classes] + SPREAD * rng.random((K, c)) for _ in range(2))
     return join(B, W, A)
 
 
-def draw_mixtures(candidates: list[Array], counts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """For each atom the indices of the samples that it starts from, and their weights: (K, 1 + MIXED).
-
-    The atoms of a class take its samples in turn, in random order.
-    """
-    index, weights = [], []
-    for samples, count in zip(candidates, counts, strict=True):
-        base = np.resize(rng.permutation(samples), count)
-        others = rng.choice(samples, size=(count, MIXED))
-        index.append(np.column_stack([base, others]))
-        small = SPREAD / MIXED**0.5 * rng.standard_normal((count, MIXED))
-        weights.append(np.column_stack([np.ones(count), small]))
-    return np.concatenate(index), np.concatenate(weights)
-
-
 def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]]:
-    """What the samples of a block contribute to mixtures of samples."""
+    """Return what the samples of a block contribute to mixtures of samples."""
     local = index - block.first
     inside = (local >= 0) & (local < block.X.shape[-2])
     local = as_array(np.where(inside, local, 0), block.X)
@@ -71,26 +93,26 @@ def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]
 
 
 def random_start(subspace: Subspace, n_features: int, atom_classes: Array, rng: np.random.Generator) -> Atoms:
-    """Uniform random numbers, normalised, as in the paper; then taken to the subspace."""
+    """Return uniform random numbers, normalised, as in the paper; then taken to the subspace."""
     K, c = len(atom_classes), int(atom_classes.max()) + 1
 
-    def draw(width: int) -> list[Array]:
-        sizes = [min(CHUNK, K - i) for i in range(0, K, CHUNK)]
-        return [unit_rows(rng.random((size, width))) for size in sizes]
+    def draw(width: int) -> Iterator[Array]:
+        for i in range(0, K, CHUNK):
+            yield unit_rows(rng.random((min(CHUNK, K - i), width)))
 
     B = np.concatenate([subspace.reduce(rows) for rows in draw(n_features)])
-    W = np.concatenate(draw(c))
+    W = np.concatenate(list(draw(c)))
     A = np.concatenate([reduce_code_transform(rows, atom_classes) for rows in draw(K)])
     return join(B, W, A)
 
 
 def random_mixtures(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
-    """Atoms at random combinations of samples, with weights of either sign: needs inner products only."""
+    """Return atoms at random combinations of samples, with weights of either sign."""
     return unit_rows(rng.standard_normal((n_atoms, len(X))) @ X)
 
 
 def sample_start(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
-    """Atoms at different samples, not at zero ones, in random order; if those do not suffice, at mixtures."""
+    """Return atoms at different samples, not zero ones, in random order; at mixtures once those are used up."""
     _, distinct = np.unique(X, axis=0, return_index=True)
     usable = np.sort(distinct[X[distinct].any(axis=1)])  # in an order that coordinates do not change
     atoms = unit_rows(X[rng.permutation(usable)[:n_atoms]])
@@ -98,7 +120,7 @@ def sample_start(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
 
 
 def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
-    """The number of rows of B, for B, W and A as given by a user."""
+    """Return the number of rows of B, for B, W and A as given by a user."""
     if len(arrays) != 3 or np.ndim(arrays[0]) != 2:
         raise ValueError(
             f"init has {len(arrays)} arrays of {[np.ndim(array) for array in arrays]} axes; give a name, or "
@@ -114,7 +136,7 @@ def array_start(
     atom_classes: Array,
     dtype: Any = np.float64,
 ) -> Atoms:
-    """Given B (K, width), W (K, c) and A (K, K), taken to a subspace of that type and normalised.
+    """Return given B (K, width), W (K, c) and A (K, K), taken to a subspace of that type and normalised.
 
     `width` is that of atoms as `subspace.expand` gives them: features, or training samples with a kernel.
     """
@@ -145,7 +167,7 @@ def array_start(
 
 
 def join(B: Array, W: Array, A: Array) -> Atoms:
-    """Atoms from their three parts, each row of each part scaled to norm 1."""
+    """Return atoms from their three parts, each row of each part scaled to norm 1."""
     xp = namespace(B)
     parts = [unit_rows(as_array(part, B, B.dtype)) for part in (B, W, A)]
     return Atoms(xp.concat(parts, axis=-1), W.shape[-1])

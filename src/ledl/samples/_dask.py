@@ -1,11 +1,13 @@
-"""Dask arrays: what is done to rows in memory, done to each chunk of rows when its result is asked for.
+"""Dask arrays: checks, work on chunks of rows when its result is asked for, the cluster of this process.
 
 Dask is imported where it is used: who has a Dask array has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -13,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array, is_dask
+from ledl.parallel import is_dask_task
 
 
 def check_rows(X: Array) -> None:
-    """Refuse a Dask array of which no chunk could be samples, by what is known without computing it."""
+    """Raise if no chunk of a Dask array could be samples, by what is known without computing it."""
     shape = tuple(X.shape)
     if X.ndim != 2:
         raise ValueError(
@@ -37,7 +40,7 @@ def check_rows(X: Array) -> None:
 
 
 def check_lengths(X: Array, y: Array) -> None:
-    """Refuse samples and labels of different numbers, if both are known, before anything is computed."""
+    """Raise if the numbers of samples and labels are known and differ, before anything is computed."""
     n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
     known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
     if known and n_samples != n_labels:
@@ -45,12 +48,12 @@ def check_lengths(X: Array, y: Array) -> None:
 
 
 def floats_of(X: Array) -> Any:
-    """The type of what is computed from samples: float32 stays what it is, all else becomes float64."""
+    """Return the type of what is computed from samples: float32 stays, all else becomes float64."""
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
 def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: int | None = None) -> Array:
-    """A Dask array of what `work` makes of each chunk of rows, of that type; a vector unless it has columns.
+    """Return a Dask array of what `work` makes of each chunk of rows; a vector unless it has columns.
 
     `work` takes rows in memory, and gives as many. It is a value of the graph by itself, which tasks refer to:
     what it holds, such as atoms, is sent to a worker once and not with every chunk. It is named by its content,
@@ -60,6 +63,10 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
     from dask.base import tokenize
     from dask.delayed import delayed
 
+    sizes = np.array(X.chunks[0], dtype=np.float64)
+    first = np.cumsum(sizes) - sizes
+    # For each chunk of rows its number, and its first row; -1 where that is not known.
+    places = np.stack([np.arange(len(sizes)), np.where(np.isnan(first), -1, first)], axis=1).astype(np.int64)
     function: Any = work.func if isinstance(work, partial) else work
     name = function.__name__.strip("_")
     columns = () if n_columns is None else (n_columns,)
@@ -68,7 +75,7 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
         "ik"[: 1 + len(columns)],
         X,
         "ij",
-        _places(X),
+        da.from_array(places, chunks=(1, 2)),
         "il",
         new_axes=dict(zip("k", columns, strict=False)),
         work=delayed(work, name=f"ledl-{name}-{tokenize(work)}", traverse=False),
@@ -81,7 +88,7 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
 
 
 def in_memory(*arrays: Any) -> tuple[Any, ...]:
-    """Arrays, those of Dask computed, all in one go; others as they are."""
+    """Return arrays, those of Dask computed, all in one go; others as they are."""
     if not any(is_dask(array) for array in arrays):
         return arrays
     import dask
@@ -89,17 +96,8 @@ def in_memory(*arrays: Any) -> tuple[Any, ...]:
     return tuple(dask.compute(*arrays))
 
 
-def _places(X: Array) -> Array:
-    """For each chunk of rows its number, and its first row; -1 where that is not known."""
-    import dask.array as da
-
-    sizes = np.array(X.chunks[0], dtype=np.float64)
-    first = np.cumsum(sizes) - sizes
-    places = np.stack([np.arange(len(sizes)), np.where(np.isnan(first), -1, first)], axis=1)
-    return da.from_array(places.astype(np.int64), chunks=(1, 2))
-
-
 def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array], empty: Array) -> Array:
+    """Return what `work` makes of a chunk; an error of its names the chunk, and the row if that is why."""
     if not len(chunk):  # as filters leave them
         return empty
     try:
@@ -115,3 +113,46 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
             ) from error
         error.add_note(f"In chunk {number} of X" + (f", whose first row is {first}." if first >= 0 else "."))
         raise
+
+
+def with_known_rows(X: Any) -> Any:
+    """Return a Dask array of floats whose chunks are whole rows, and which knows how many."""
+    import dask.array as da
+
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if np.isnan(X.shape[0]):
+        X = da.Array(X.dask, X.name, X.chunks, meta=X._meta)  # the caller's stays as it is
+        X.compute_chunk_sizes()
+    return X
+
+
+@contextmanager
+def seceded() -> Iterator[None]:
+    """Leave, in a task of Dask, its thread to the tasks that it will wait for."""
+    if not is_dask_task():
+        yield
+        return
+    from distributed import rejoin, secede
+
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+def cluster_client() -> Any:
+    """Return the client of this process, or None if it has none."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client = distributed.get_client() if is_dask_task() else distributed.default_client()
+    except ValueError:
+        return None
+    if client.asynchronous:
+        raise ValueError(
+            "The Dask client is asynchronous, but fit waits for results. Use Client(...) without it."
+        )
+    return client

@@ -1,4 +1,4 @@
-"""Work on chunks that tells how it travelled; a module of its own, so that worker processes can import it."""
+"""Work on chunks that counts how often it is unpickled; a module of its own, so that workers can import it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ledl.parallel import n_threads
 arrivals = 0
 
 
-class Traveller:
+class PickleCounter:
     """Counts in each process how often it arrives there."""
 
     __name__ = "travel"
