@@ -25,12 +25,12 @@ from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
 from ledl.samples import InMemoryBlocks, StreamedBlocks
 from ledl.solvers.batched import batched_lasso
-from ledl.solvers.ledl import Atoms, code_scale, solve
+from ledl.solvers.ledl import Atoms, solve
 from ledl.solvers.start import class_start
 from ledl.subspace import find_subspace
 
 N_SETTINGS, N_SPLITS, N_CLASSES, ATOMS_A_CLASS = 75, 8, 38, 10
-SCALE = code_scale([ATOMS_A_CLASS] * N_CLASSES)
+SCALE = np.sqrt([ATOMS_A_CLASS] * N_CLASSES)
 
 
 def seconds_of(work):
@@ -157,7 +157,7 @@ def time_iterations(blocks, start, max_iter):
 
     K, c = len(start.M), start.n_classes
     weights = {"lam": 1.0, "omega": 2.0**-11, "epsilon": 2.0**-4}
-    scale = code_scale([K // c] * c)
+    scale = np.sqrt([K // c] * c)
     run = solve(blocks, start, code_scale=scale, max_iter=max_iter, callback=watch, **weights)
     return np.diff(times), run
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import reference
 from ledl.samples import InMemoryBlocks
-from ledl.solvers.ledl import Atoms, code_scale, expand_code_transform, reduce_code_transform, solve
+from ledl.solvers.ledl import Atoms, expand_code_transform, reduce_code_transform, solve
 from ledl.solvers.start import atom_counts, join
 from ledl.subspace import find_subspace
 
@@ -25,7 +25,7 @@ class Problem(NamedTuple):
 
     @property
     def code_scale(self):
-        return code_scale(np.bincount(self.atom_classes))
+        return np.sqrt(np.bincount(self.atom_classes))
 
     def blocks(self, block_size=None):
         return InMemoryBlocks(self.coordinates, self.labels, block_size)

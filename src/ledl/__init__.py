@@ -72,7 +72,8 @@ _MODULES = ("datasets", "experiments", "explanations", "features", "persistence"
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        globals()[name] = found = getattr(import_module(_HOME[name]), name)
+        return found
     if name in _MODULES:
         return import_module(f"ledl.{name}")
     raise AttributeError(f"module 'ledl' has no attribute {name!r}")

@@ -5,7 +5,7 @@ from sklearn.linear_model import orthogonal_mp
 
 import reference
 from ledl.solvers import lcksvd
-from ledl.solvers.ledl import code_scale, expand_code_transform
+from ledl.solvers.ledl import expand_code_transform
 from ledl.solvers.start import atom_counts
 from problems import unit
 
@@ -42,7 +42,7 @@ def test_it_is_the_papers_algorithm_2_with_the_full_transform(class_counts, lam,
     assert_allclose(learnt.B, B.T, atol=1e-8)
     assert_allclose(learnt.W, W.T, atol=1e-8)
     assert_allclose(learnt.S, S.T, atol=1e-8)
-    assert_allclose(expand_code_transform(learnt.W * code_scale(counts), atom_classes), A.T, atol=1e-8)
+    assert_allclose(expand_code_transform(learnt.W * np.sqrt(counts), atom_classes), A.T, atol=1e-8)
 
 
 def test_with_equal_classes_it_is_dksvd_at_another_weight(rng):

@@ -115,6 +115,9 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     device: str | None
     n_jobs: int | None
     kernel: Any = "linear"
+    _poor_score = (
+        False  # whether it misses the accuracy that scikit-learn's checks ask for on blobs in the plane
+    )
     classes_: Array
     _dictionary: FittedDictionary
 
@@ -218,6 +221,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.classifier_tags.poor_score = self._poor_score
         return tags
 
     def _training_data(self, X: Array, y: Array, *, on_host: bool = False) -> tuple[Array, Array, Array]:
@@ -391,6 +395,15 @@ def number_labels(estimator: Any, y: Array) -> tuple[Array, Array]:
     return labels, classes
 
 
+def check_precision(precision: str, device: str | None) -> None:
+    """Raise for a precision that training on that device does not have."""
+    if precision == "tf32" and not (device or "").startswith("cuda"):
+        raise ValueError(
+            f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
+            "device='cuda', or precision='full'."
+        )
+
+
 def check_flat(X: Array) -> None:
     """Raise for stacks of images, with the remedy that scikit-learn's own message lacks."""
     first: Any = X[0] if isinstance(X, list | tuple) and len(X) else 0
@@ -446,13 +459,14 @@ def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def telling_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher]:
-    """Tell scikit-learn's callbacks, if any, of the fit and, through what is given, of every iteration.
+def telling_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher | None]:
+    """Tell scikit-learn's callbacks of the fit and, through what is given, of every iteration.
 
-    What is given takes a function that makes the fitted attributes of the moment; True asks to stop.
+    What is given takes a function that makes the fitted attributes of the moment; True asks to stop. None is
+    given where there are no callbacks.
     """
     if not hasattr(estimator, "_skl_callbacks"):
-        yield lambda attributes: False
+        yield None
         return
     data = {"estimator": estimator, "X": X, "y": y}
     fit = estimator._init_callback_context(max_subtasks=n_iterations)

@@ -152,6 +152,10 @@ class CSDLClassifier(DictionaryClassifier):
     True
     """
 
+    # scikit-learn's checks have 100 two-dimensional samples a class, over which 200 atoms start in all
+    # directions: the iterations that suit a few samples do not part the classes again.
+    _poor_score = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "alpha": [Interval(Real, 0, None, closed="neither")],
@@ -244,13 +248,6 @@ class CSDLClassifier(DictionaryClassifier):
     def _coder_and_rule(self) -> tuple[Settings, Any]:
         alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
         return Lasso(alpha, self.transform_tol), ResidualRule()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # scikit-learn's checks have 100 two-dimensional samples a class, over which 200 atoms start in all
-        # directions: the iterations that suit a few samples do not part the classes again.
-        tags.classifier_tags.poor_score = True
-        return tags
 
 
 def as_problems(runs: list[Iterations]) -> Iterations:

@@ -195,7 +195,7 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 max_iter=self.max_iter,
                 tol=self.tol,
                 device=device_of(X, self.device),
-                callback=lambda iteration, record, state: watch(partial(learnt, state)),
+                callback=watch and (lambda iteration, record, state: watch(partial(learnt, state))),
             )
             adopt(self, **outcome(self, run), **learnt(run.state))
         return self

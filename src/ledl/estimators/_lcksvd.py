@@ -33,7 +33,7 @@ from ledl.estimators._base import (
 )
 from ledl.parallel import one_blas_thread
 from ledl.solvers import ksvd, lcksvd
-from ledl.solvers.ledl import code_scale, expand_code_transform
+from ledl.solvers.ledl import expand_code_transform
 from ledl.solvers.start import default_n_atoms, sample_start
 
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -116,7 +116,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 device=device,
-                callback=lambda iteration, record, now: watch(lambda: learnt(now())),
+                callback=watch and (lambda iteration, record, now: watch(lambda: learnt(now()))),
             )
             adopt(self, **outcome(self, run), **learnt(run.state))
         self._dictionary = replace(self._dictionary, **kept_samples(coordinates, labels))
@@ -450,7 +450,7 @@ class LCKSVDClassifier(LabelKSVD):
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
         labels = np.asarray(self._dictionary.atom_labels)
-        A = self._code_atoms * code_scale(np.bincount(labels))
+        A = self._code_atoms * np.sqrt(np.bincount(labels))
         return expand_code_transform(A, labels).astype(self.components_.dtype, copy=False)
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:

@@ -37,6 +37,7 @@ from ledl.estimators._base import (
     adopt,
     check_labelled,
     check_not_zero,
+    check_precision,
     device_of,
     fit_context,
     fitted_attributes,
@@ -50,7 +51,7 @@ from ledl.estimators._base import (
     warn_of_zero_codes,
     with_callbacks,
 )
-from ledl.estimators._online import check_precision, learn_batch
+from ledl.estimators._online import learn_batch
 from ledl.kernels import KERNEL_CONSTRAINTS, Kernel
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import (
@@ -69,7 +70,7 @@ from ledl.samples import (
     with_known_rows,
 )
 from ledl.solvers.iteration import Record, Status
-from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, code_scale, expand_code_transform, solve
+from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, expand_code_transform, solve
 from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 
@@ -289,6 +290,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     True
     """
 
+    # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
+    _poor_score = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "label_weight": [Interval(Real, 0, None, closed="left")],
@@ -414,12 +418,12 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                 def after(iteration: int, record: Record, solver: ADMM) -> bool:
                     if checkpoint:
                         checkpoint.after(blocks, solver.M, record, dual_step.at(iteration + 1))
-                    return watch(lambda: self._learnt(training, solver.atoms()))
+                    return watch is not None and watch(lambda: self._learnt(training, solver.atoms()))
 
                 run = solve(
                     blocks,
                     start,
-                    code_scale=code_scale(np.bincount(training.atom_labels)),
+                    code_scale=np.sqrt(np.bincount(training.atom_labels)),
                     lam=self.label_weight,
                     omega=self.code_weight,
                     epsilon=self.alpha,
@@ -427,20 +431,21 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     dual_step=dual_step,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    callback=after,
+                    callback=after if checkpoint or watch else None,
                     past=past,
                 )
                 if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
                     checkpoint.remove()  # there is no going on from there
-                attributes = {**outcome(self, run), **self._learnt(training, run.state)}
+                attributes = outcome(self, run)
                 if not run.history["nonzero_share"][-1]:
                     warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=5)
-                if self.keep_codes:
-                    attributes["training_codes_"] = np.array(to_host(blocks.codes()))
+                dictionary, learnt = read_atoms(self, training, run.state)
                 if not isinstance(training.coordinates, StoredRows):
                     kept = kept_samples(training.coordinates, training.labels)
-                    attributes["_dictionary"] = replace(attributes["_dictionary"], **kept)
-                adopt(self, **attributes)
+                    dictionary = replace(dictionary, **kept)
+                if self.keep_codes:
+                    learnt["training_codes_"] = np.array(to_host(blocks.codes()))
+                adopt(self, **attributes, **fitted_attributes(dictionary), **learnt)
             if checkpoint:
                 checkpoint.remove()
         return self
@@ -520,12 +525,6 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         labels = joblib.hash((training.classes, training.labels))
         return {**{name: as_plain(value) for name, value in params.items()}, **known, "labels": labels}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
-        tags.classifier_tags.poor_score = True
-        return tags
-
 
 class Training(NamedTuple):
     """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
@@ -564,7 +563,7 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
             raise ValueError(f"This {type(model).__name__} requires y to be passed, but the target y is None.")
         X = known_rows(model, X)
     y = np.asarray(y) if is_dask(y) else y
-    is_stored = device is None and visits_rows(model, X)
+    is_stored = device is None and (is_dask(X) or isinstance(X, np.memmap)) and visits_rows(model, X)
     if is_stored and is_dask(X):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -648,7 +647,9 @@ def read_atoms(
     model: LEDLClassifier, training: Training, atoms: Atoms
 ) -> tuple[FittedDictionary, dict[str, Any]]:
     """Return the dictionary that atoms make, and what else a fitted model keeps of them, on the host."""
-    B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
+    c = atoms.n_classes
+    parts = np.split(to_host(atoms.M), [-2 * c, -c], axis=1)
+    B, W, A = (np.ascontiguousarray(part) for part in parts)
     labels: dict[str, Any] = {"classes": training.classes, "atom_labels": training.atom_labels}
     coder, rule = coder_and_rule(model, W)
     dictionary = FittedDictionary(training.space, B, model._unit_norm, coder, rule, **labels)

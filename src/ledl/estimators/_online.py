@@ -16,6 +16,7 @@ from ledl.estimators._base import (
     SINGLE_THREAD_ATOMS,
     check_labelled,
     check_not_zero,
+    check_precision,
     device_of,
     fitted_attributes,
     share_out_atoms,
@@ -151,15 +152,6 @@ def known_classes(model: Any, classes: Array | None, is_new: bool) -> Array:
             "they were in the first call. Leave classes out, or start anew with a clone of the model."
         )
     return model.classes_
-
-
-def check_precision(precision: str, device: str | None) -> None:
-    """Raise for a precision that training on that device does not have."""
-    if precision == "tf32" and not (device or "").startswith("cuda"):
-        raise ValueError(
-            f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
-            "device='cuda', or precision='full'."
-        )
 
 
 def label_numbers(y: Array, classes: Array) -> Array:

@@ -39,7 +39,7 @@ from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
-from ledl.solvers.ledl import Atoms, DualStep, code_scale, solve
+from ledl.solvers.ledl import Atoms, DualStep, solve
 
 # Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
 BATCH = 2**17
@@ -470,7 +470,7 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> list[Fit | None]:
         run = solve(
             InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
             Atoms(M, trainings[0].start.n_classes),
-            code_scale=np.stack([code_scale(np.bincount(t.atom_labels)) for t in trainings]),
+            code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
             **weights,
             dual_step=DualStep(first.dual_step, first.dual_step_decay, first.dual_step_min),
             max_iter=first.max_iter,

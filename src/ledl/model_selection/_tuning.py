@@ -190,6 +190,9 @@ class LEDLClassifierCV(DictionaryClassifier):
     (2, 10)
     """
 
+    # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
+    _poor_score = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "rules": ["array-like", str],
         "label_weight": ["array-like", Interval(Real, 0, None, closed="left")],
@@ -395,12 +398,6 @@ class LEDLClassifierCV(DictionaryClassifier):
         found = self.predict_proba(X)
         xp = namespace(found)
         return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
-        tags.classifier_tags.poor_score = True
-        return tags
 
 
 class Verdict(NamedTuple):

@@ -422,20 +422,15 @@ def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
     return xp.stack([xp.sum(by_column[..., i:j], axis=-1) for i, j in pairwise(bounds)], axis=-1)
 
 
-def code_scale(counts: Array) -> Array:
-    """Return sqrt(m_j): what the one-hot labels are scaled by to be the target of the reduced A."""
-    return np.sqrt(np.asarray(counts, dtype=np.float64))
-
-
 def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
     """Return A P': the (K, c) matrix that a K x K transform acts by."""
     counts = np.bincount(atom_classes)
     ownership = np.zeros((len(atom_classes), len(counts)), dtype=A.dtype)
-    ownership[np.arange(len(atom_classes)), atom_classes] = 1 / code_scale(counts)[atom_classes]
+    ownership[np.arange(len(atom_classes)), atom_classes] = 1 / np.sqrt(counts)[atom_classes]
     return A @ ownership
 
 
 def expand_code_transform(A: Array, atom_classes: Array) -> Array:
     """Return (A P') P: the K x K transform of a reduced one."""
     counts = np.bincount(atom_classes)
-    return (A / code_scale(counts).astype(A.dtype))[:, atom_classes]
+    return (A / np.sqrt(counts).astype(A.dtype))[:, atom_classes]

@@ -26,7 +26,7 @@ import numpy as np
 from ledl.arrays import Array, as_array, class_sums, namespace, to_host
 from ledl.samples import Block, Blocks
 from ledl.solvers.atoms import Sums, sweep
-from ledl.solvers.ledl import Atoms, CodeStep, DualStep, begin, code_scale, factorise, make_problem
+from ledl.solvers.ledl import Atoms, CodeStep, DualStep, begin, factorise, make_problem
 from ledl.solvers.start import class_start
 
 # Steps of ADMM on a batch, and the exponent of forgetting: chosen on training samples of USPS and on digits,
@@ -98,7 +98,7 @@ def learn(
     blocks : blocks of samples
         The batch, with labels 0, ..., c - 1.
     """
-    scale = code_scale(np.bincount(atom_classes))
+    scale = np.sqrt(np.bincount(atom_classes))
     problem = make_problem((), atoms, scale, lam, omega, epsilon, rho)
     M, schedule, xp = atoms.M * problem.roots, dual_step or DualStep(), namespace(atoms.M)
     code_step = CodeStep(problem, M, factorise(M, problem.rho), schedule.first)
