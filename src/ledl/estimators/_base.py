@@ -370,7 +370,8 @@ def check_labelled(
     estimator: Any, X: Array, y: Array, *, reset: bool = True, min_samples: int = 2
 ) -> tuple[Array, Array]:
     """Return samples, as `check_samples` does, and their labels, on the host."""
-    check_flat(X)
+    if getattr(X, "ndim", 0) != 2:
+        check_flat(X)
     y = to_host(y) if is_torch(y) else y
     if not is_torch(X):
         kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}
