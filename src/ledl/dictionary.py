@@ -17,7 +17,6 @@ import numpy as np
 
 from ledl.arrays import Array, as_array, float32_products, is_torch, namespace, product, to_host
 from ledl.coding import Lasso, Samples, Settings, code_in_chunks
-from ledl.objective import class_norms, class_residuals
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.subspace import KernelSpace, Subspace
 
@@ -68,7 +67,7 @@ class ResidualRule:
     coder: ClassVar[None] = None
 
     def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
-        return -class_residuals(codes, X, sq_norms, dictionary.atoms, dictionary.members)
+        return -class_residuals(dictionary, codes, X, sq_norms)[0]
 
     def contributions(
         self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
@@ -97,8 +96,7 @@ class RegularizedRule:
     name: ClassVar[str] = "regularized"
 
     def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
-        residuals = class_residuals(codes, X, sq_norms, dictionary.atoms, dictionary.members)
-        xp, norms = namespace(codes), class_norms(codes, dictionary.members)
+        xp, (residuals, norms) = namespace(codes), class_residuals(dictionary, codes, X, sq_norms)
         # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
         least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
         norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
@@ -125,6 +123,35 @@ class RegularizedRule:
         ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
         tells = xp.any(scores != 0, axis=1, keepdims=True)
         return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
+
+
+def class_residuals(
+    dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array
+) -> tuple[Array, Array]:
+    """Return |x - s_j D_j|^2 and |s_j| for each class j, s_j being the codes over its atoms D_j: (n, c) each.
+
+    That is the paper's (2). Coordinates in X and D may lack what x has outside the span of the atoms;
+    ``sq_norms`` = |x|^2 must not. Rounding may make a zero slightly negative. Classes with equally many atoms
+    are worked on at once: a few steps, not c.
+    """
+    xp, members = namespace(codes), dictionary.members
+    # In float64: small differences of large numbers decide.
+    S, X, D = (as_array(array, codes, xp.float64) for array in (codes, X, dictionary.atoms))
+    rhs = X @ D.mT
+    sizes = np.array([len(own) for own in members])
+    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    residuals, norms = [], []
+    for group in groups:
+        index = as_array(np.stack([members[j] for j in group]), codes)  # (g, m)
+        own = D[index]
+        s, products = (xp.moveaxis(array[:, index], 1, 0) for array in (S, rhs))  # (g, n, m)
+        fitted = 2 * products - s @ (own @ own.mT)
+        residuals.append(sq_norms[:, None] - xp.sum(s * fitted, axis=-1).mT)
+        norms.append(xp.astype(xp.linalg.vector_norm(s, axis=-1).mT, codes.dtype, copy=False))
+    if len(groups) == 1:
+        return residuals[0], norms[0]
+    back = as_array(np.argsort(np.concatenate(groups)), codes)
+    return xp.concat(residuals, axis=1)[:, back], xp.concat(norms, axis=1)[:, back]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +232,7 @@ class FittedDictionary:
         total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
         share = largest / xp.where(total > 0, total, xp.ones_like(total))
         concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
-        nearest = xp.min(class_residuals(codes, X, sq_norms, self.atoms, self.members), axis=1)
+        nearest = xp.min(class_residuals(self, codes, X, sq_norms)[0], axis=1)
         # A sample of zeros is as far from every class as can be.
         residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
         return xp.stack([concentration, residual], axis=1)

@@ -115,9 +115,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     device: str | None
     n_jobs: int | None
     kernel: Any = "linear"
-    _poor_score = (
-        False  # whether it misses the accuracy that scikit-learn's checks ask for on blobs in the plane
-    )
+    _poor_score = False  # whether it misses the accuracy that scikit-learn's checks ask for
     classes_: Array
     _dictionary: FittedDictionary
 
