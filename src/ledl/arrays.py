@@ -48,11 +48,6 @@ def is_dask(array: Array) -> bool:
     return kind is not None and isinstance(array, kind)
 
 
-def is_on_gpu(array: Array) -> bool:
-    """Say whether it is a tensor that Triton's kernels can work on where it lies."""
-    return is_torch(array) and bool(array.is_cuda)
-
-
 def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
     """Return an array of the library, and on the device, of another one."""
     values = _for_tensors(values) if is_torch(like) else values
@@ -128,7 +123,7 @@ def float32_products(precision: str, device: str | None) -> Iterator[None]:
 
 def free_memory(like: Array) -> int:
     """Return the bytes that can still be had where an array lies."""
-    if is_on_gpu(like):
+    if is_torch(like) and like.is_cuda:
         import torch
 
         free, _ = torch.cuda.mem_get_info(like.device)

@@ -71,8 +71,9 @@ class Blocks:
 
         Threads take a block each; sums are added in the order of the blocks, whatever the number of threads.
         """
-        n, work = self._n_blocks, partial(self._step, step)
-        return reduce(add, in_threads(work, range(n), min(self._threads, n)))
+        work, numbers = partial(self._step, step), range(self._n_blocks)
+        threads = min(self._threads, self._n_blocks)
+        return reduce(add, in_threads(work, numbers, threads) if threads > 1 else map(work, numbers))
 
     def _step(self, step: Step[Sums], number: int) -> Sums:
         """Apply `step` to one block, keep the block that it returns, and return the rest."""

@@ -161,7 +161,9 @@ def solve(
     """
     problem = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
     M, records = (start.M * problem.roots, []) if past is None else past
-    solver = ADMM(blocks, problem, M, dual_step or DualStep(), has_codes=past is not None)
+    codes = tuple(M.shape[:-1]) if past is None else None
+    n, squares = blocks.map_sum(partial(begin, problem, codes))
+    solver = ADMM(blocks, problem, n, squares, dual_step or DualStep(), M)
     run = iterate(
         ADMM.step,
         solver,
@@ -180,41 +182,31 @@ def solve(
     return run._replace(state=solver.atoms())
 
 
+@dataclass
 class ADMM:
-    """Algorithm 3 at work: its state is ``M``, the weighed atoms, and the codes in the blocks.
+    """Algorithm 3 at work: its state is ``M``, and the codes in the blocks; `step` moves both."""
 
-    Parameters
-    ----------
-    blocks : blocks of samples
-    problem : Problem
-    M : (..., K, q)
-        Weighed atoms to start from.
-    dual_step : DualStep
-    has_codes : bool
-        Whether the blocks have codes to go on from; else they start at zero.
-    """
-
-    def __init__(
-        self, blocks: Blocks, problem: Problem, M: Array, dual_step: DualStep, has_codes: bool = False
-    ) -> None:
-        self._blocks, self._problem, self.M, self._dual_step = blocks, problem, M, dual_step
-        codes = None if has_codes else tuple(M.shape[:-1])
-        self._n, self._squares = blocks.map_sum(partial(begin, problem, codes))
+    blocks: Blocks
+    problem: Problem
+    n: int  # samples
+    squares: Array  # (..., 3): |T|^2 by parts
+    dual_step: DualStep
+    M: Array  # (..., K, q): the weighed atoms
 
     def atoms(self) -> Atoms:
         """Return B, W and A with rows of norm 1."""
-        return Atoms(self.M / self._problem.roots, self._problem.label_targets.shape[-2])
+        return Atoms(self.M / self.problem.roots, self.problem.label_targets.shape[-2])
 
     def step(self, iteration: int, active: Array) -> tuple[ADMM, Record]:
         """Take one iteration for the problems that are `active`; return itself, and the record of theirs."""
-        problem, M, squares, some = self._problem, self.M, self._squares, None
+        problem, M, squares, some = self.problem, self.M, self.squares, None
         if not active.all():
             some = ActiveProblems(active, M)
             problem = Problem(problem.bounds, *map(some.pick, problem[1:]))
             M, squares = some.pick(M), some.pick(squares, 1)
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
-        code_step = CodeStep(problem, M, factorise(M, problem.rho), self._dual_step.at(iteration), some, at_Z)
-        equations, fit, scalars, fit_at_Z = self._blocks.map_sum(code_step)
+        code_step = CodeStep(problem, M, factorise(M, problem.rho), self.dual_step.at(iteration), some, at_Z)
+        equations, fit, scalars, fit_at_Z = self.blocks.map_sum(code_step)
         xp, (K, q), bounds = namespace(M), M.shape[-2:], problem.bounds
         if q >= K:
             # C'(T - C M), and |T - C M|^2 = |T|^2 - <C'T, M> - <C'(T - C M), M> by parts, from C'T and C'C.
@@ -233,7 +225,7 @@ class ADMM:
         terms = (fit[..., 0], fit[..., 1], fit[..., 2], penalty, 2 * multiplier, rho * gap)
         residuals = (gap**0.5, rho * change**0.5)
         objective = fit_at_Z[..., 0] + fit_at_Z[..., 1] + fit_at_Z[..., 2] + penalty if at_Z else l1 * np.nan
-        values = (sum(terms), *terms, *residuals, nonzeros / (self._n * K), objective)
+        values = (sum(terms), *terms, *residuals, nonzeros / (self.n * K), objective)
         return self, dict(zip(RECORDED, values, strict=True))
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ledl.arrays import Array, is_numpy, is_on_gpu, is_torch, on_tensors
+from ledl.arrays import Array, is_numpy, is_torch, on_tensors
 
 # The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
 NUMPY_LOOPS = {
@@ -32,13 +32,14 @@ TENSOR_LOOPS = ("reflect_batch", "shrink", "update_block")
 
 
 def find(name: str, array: Array) -> Callable[..., Any] | None:
-    """The compiled loop of that name for that kind of array, or None: none is for NumPy without numba."""
-    if is_on_gpu(array):
+    """Return the compiled loop of that name for that kind of array, or None, as for NumPy without numba."""
+    is_tensor = is_torch(array)
+    if is_tensor and array.is_cuda:
         return getattr(import_module(f"{__name__}.triton"), name) if name in TENSOR_LOOPS else None
-    if name not in NUMPY_LOOPS or not (is_numpy(array) or is_torch(array)) or not _has_numba():
+    if name not in NUMPY_LOOPS or not (is_tensor or is_numpy(array)) or not _has_numba():
         return None
     loop = getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)
-    return loop if is_numpy(array) else on_tensors(loop)
+    return on_tensors(loop) if is_tensor else loop
 
 
 @cache
