@@ -449,7 +449,7 @@ def try_dictionary(model: Any) -> None:
 
 
 def check_pipeline(model: Any) -> None:
-    """Raise unless steps follow each other, and zeros come through where all steps take them."""
+    """Raise unless steps follow each other, and zeros come through them."""
     expect(
         isinstance(model.steps, list | tuple)
         and all(isinstance(step, list | tuple) and len(step) == 2 for step in model.steps),
@@ -469,12 +469,9 @@ def check_pipeline(model: Any) -> None:
         width = width_after(step) or (width if isinstance(step, KEEPS_WIDTH) else None)
     for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
         check_fields(step, dict.fromkeys(("mean_", "min_", "scale_"), "floats d ?"))
-    steps = list(dropwhile(lambda step: isinstance(step, PixelFeatures | ResNetFeatures), steps))
-    # Steps that keep the number of values may come before one whose arrays bear it out.
-    changing = [step for step in steps if holds_width(step) or width_after(step) is None]
-    if not changing or not holds_width(changing[0]):
-        return
-    X = np.zeros((1, changing[0].n_features_in_))
+    # From the first step on whose arrays bear out how many features it takes: others claim what they like.
+    steps = list(dropwhile(lambda step: not holds_width(step), steps))
+    X = np.zeros((1, steps[0].n_features_in_ if steps else 0))
     for step in steps:
         # Zeros may have become what this kernel does not take; it was tried with samples of its own.
         if not fitted_names(step) or gram_bytes(step) > MAX_TRIAL or getattr(step, "kernel", None) == "poly":
