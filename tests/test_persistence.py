@@ -25,7 +25,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import ledl
-from ledl import CRCClassifier, LEDLClassifier, ModelFileError, SRCClassifier, load, save
+from ledl import (
+    CRCClassifier,
+    LEDLClassifier,
+    ModelFileError,
+    RejectingClassifier,
+    SRCClassifier,
+    load,
+    save,
+)
 from ledl.dictionary import ClassifierRule
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence import _checks, _tree, read
@@ -213,7 +221,11 @@ def test_a_start_of_arrays_travels(path):
 
 
 def test_models_that_are_not_fitted(path):
-    for model in (LEDLClassifier(alpha=0.25), make_pipeline(PixelFeatures(size=(4, 6)), CRCClassifier())):
+    for model in (
+        LEDLClassifier(alpha=0.25),
+        make_pipeline(PixelFeatures(size=(4, 6)), CRCClassifier()),
+        make_pipeline(StandardScaler(), Normalizer(), RejectingClassifier(SRCClassifier())),
+    ):
         again = round_trip(model, path)
         assert str(again.get_params()) == str(model.get_params())
         assert vars(again).keys() == vars(model).keys()
@@ -298,6 +310,7 @@ def with_record(**changes):
         (lambda: searched(), "is a search, GridSearchCV, not a model. Save its best_estimator_"),
         (lambda: MyClassifier(), "MyClassifier .*adds code to CRCClassifier.*Use CRCClassifier itself"),
         (lambda: make_pipeline(MyClassifier()), r"Pipeline.steps\[0\]\[1\] .*adds code to CRCClassifier"),
+        (lambda: make_pipeline(StandardScaler(), fitted("crc")[0]), "step is not fitted, but one after it is"),
         (lambda: with_attribute("note", 3), r"CRCClassifier.note .*no attribute that fit sets.*info"),
         (lambda: with_attribute("predict", 3), r"CRCClassifier.predict .*no attribute that fit sets"),
         (lambda: with_attribute("_extra", print), r"CRCClassifier._extra .*is code"),

@@ -88,7 +88,7 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model in a file.
+    """Return the model in a file.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def read(path: str | os.PathLike[str]) -> Stored:
-    """All that is in a file: as `load`, with what was kept with the model.
+    """Return all that is in a file: as `load`, with what was kept with the model.
 
     Parameters
     ----------
@@ -153,8 +153,10 @@ def read(path: str | os.PathLike[str]) -> Stored:
 
 
 def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
-    versions = header.get("versions")
-    if type(versions) is not dict or not all(_is_short(word) for item in versions.items() for word in item):
+    """Return what a header and arrays stand for; `advice` is for errors, with a place for the versions."""
+    versions: Any = header.get("versions")
+    words = [word for item in versions.items() for word in item] if type(versions) is dict else [None]
+    if not all(type(word) is str and len(word) < 50 and word.isprintable() for word in words):
         raise ModelFileError("does not say by which versions it was written. Save the model again")
     decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
     try:
@@ -166,8 +168,3 @@ def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
     if len(decoder.used) < len(arrays):
         raise ModelFileError("has arrays that nothing refers to. Save the model again")
     return Stored(model, info, versions)
-
-
-def _is_short(word: Any) -> bool:
-    """Whether this can be shown to a user."""
-    return type(word) is str and len(word) < 50 and word.isprintable()

@@ -12,6 +12,7 @@ Checks raise a ValueError that says what is wrong, or whatever a stranger's valu
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from copy import copy
 from itertools import dropwhile
 from numbers import Integral, Real
@@ -24,6 +25,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 from ledl.arrays import Array, check_memory
@@ -42,6 +44,7 @@ from ledl.estimators import (
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.kernels import PairwiseKernel, PrecomputedKernel
 from ledl.model_selection import LEDLClassifierCV
+from ledl.parallel import one_blas_thread
 from ledl.rejection import RejectingClassifier, checked_label, our_parts, parts_of
 from ledl.solvers.lasso import SOLVERS
 from ledl.solvers.stream import Stream
@@ -133,7 +136,6 @@ PARTS: dict[type, dict[str, Any]] = {
 FEATURES = {"n_features_in_": [COUNT], "feature_names_in_": "strings d ?"}
 WITH_ATOMS = {
     **FEATURES,
-    "_dictionary": [FittedDictionary],
     "n_iter_": [COUNT, None],
     "stopped_by_": [str, None],
     "history_": [dict, None],
@@ -326,9 +328,12 @@ def make(name: str, state: dict[str, Any], room: float) -> Any:
         expect(name == wanted, f"{name} does not follow from a dictionary")
         n_bytes = 0 if isinstance(space, IdentitySubspace) else 8 * K * max(space.basis.shape)
     expect(n_bytes <= room, f"{name} would need {n_bytes:,} bytes, many times what the file holds")
-    if name == "atom_classes_":
-        return classes[record.atom_labels]
-    return classes if name == "classes_" else space.expand(record.atoms)
+    if name.endswith("classes_"):
+        return classes if name == "classes_" else classes[record.atom_labels]
+    # With the threads of `fit`, so that they round likewise: K-SVD and LEDL work with one.
+    is_alone = isinstance(record.coder, OMP) or "_code_atoms" in state
+    with one_blas_thread() if is_alone else nullcontext():
+        return space.expand(record.atoms)
 
 
 def check_estimator(model: Any) -> None:
@@ -392,7 +397,7 @@ def check_with_dictionary(model: Any) -> None:
     wanted |= {"dual_components_": "floats K n"} if "n" in sizes else {"components_": "floats K d"}
     if record.classes is not None:
         wanted["classes_"] = "labels c"
-        if hasattr(model, "atom_classes_") or not isinstance(model, DKSVDClassifier):  # its atoms may have none
+        if hasattr(model, "atom_classes_") or not isinstance(model, DKSVDClassifier):  # which may start without
             wanted["atom_classes_"] = "labels K"
             expect(len(np.unique(record.atom_labels)) == sizes["c"], "some classes have no atoms")
     check_fields(model, wanted, sizes)
@@ -444,7 +449,7 @@ def try_dictionary(model: Any) -> None:
 
 
 def check_pipeline(model: Any) -> None:
-    """Raise unless steps follow each other, and zeros come through where all steps take them."""
+    """Raise unless steps follow each other, and zeros come through them."""
     expect(
         isinstance(model.steps, list | tuple)
         and all(isinstance(step, list | tuple) and len(step) == 2 for step in model.steps),
@@ -454,6 +459,8 @@ def check_pipeline(model: Any) -> None:
     model._validate_steps()
     parts, width = parts_of(model), None
     steps = [step for step in (*parts.transformers, parts.classifier) if step is not None]
+    unfitted = [not fitted_names(step) for step in steps if get_tags(step).requires_fit]
+    expect(unfitted == sorted(unfitted), "a step is not fitted, but one after it is")
     for step in steps:
         taken = getattr(step, "n_features_in_", None)
         expect(
@@ -462,12 +469,9 @@ def check_pipeline(model: Any) -> None:
         width = width_after(step) or (width if isinstance(step, KEEPS_WIDTH) else None)
     for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
         check_fields(step, dict.fromkeys(("mean_", "min_", "scale_"), "floats d ?"))
-    steps = list(dropwhile(lambda step: isinstance(step, PixelFeatures | ResNetFeatures), steps))
-    # Steps that keep the number of values may come before one whose arrays bear it out.
-    changing = [step for step in steps if holds_width(step) or width_after(step) is None]
-    if not changing or not holds_width(changing[0]):
-        return
-    X = np.zeros((1, changing[0].n_features_in_))
+    # From the first step on whose arrays bear out how many features it takes: others claim what they like.
+    steps = list(dropwhile(lambda step: not holds_width(step), steps))
+    X = np.zeros((1, steps[0].n_features_in_ if steps else 0))
     for step in steps:
         # Zeros may have become what this kernel does not take; it was tried with samples of its own.
         if not fitted_names(step) or gram_bytes(step) > MAX_TRIAL or getattr(step, "kernel", None) == "poly":
