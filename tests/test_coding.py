@@ -237,10 +237,10 @@ def test_samples_that_miss_the_gap_are_counted_in_one_warning(problem):
         ({"alpha": 0.1, "max_iter": 1.5}, "max_iter must be an integer, not a float"),
         ({"alpha": 0.1, "n_jobs": "2"}, "n_jobs must be an integer, not a str"),
         ({"n_nonzero_coefs": 0}, "n_nonzero_coefs=0 must be greater than 0"),
-        ({"alpha": 0.1, "solver": "lars"}, "solver='lars' is unknown; choose one of auto, active_set, cd"),
+        ({"alpha": 0.1, "solver": "lars"}, "solver='lars' is unknown; choose one of auto, active_set, admm"),
         ({"alpha": 0.1, "solver": "omp"}, "give n_nonzero_coefs instead of alpha"),
         ({"n_nonzero_coefs": 2, "positive": True}, "knows no positive"),
-        ({"n_nonzero_coefs": 2, "solver": "cd"}, "knows no solver"),
+        ({"n_nonzero_coefs": 2, "solver": "admm"}, "knows no solver"),
         ({"alpha": 0.1, "init": np.full((300, 60), np.nan)}, "init contains NaN"),
         (
             {"alpha": 0.1, "init": np.zeros((2, 2))},
@@ -294,8 +294,7 @@ def test_nothing_is_said_where_nothing_is_wrong(problem):
         sparse_encode(X, D, alpha=100.0)
         sparse_encode(np.zeros_like(X), D, alpha=0.1)
         sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="admm")
-        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="fista")
-        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="cd")
+        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="active_set")
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -239,8 +239,8 @@ def test_a_device_that_is_not_there(digits):
     for device in ("cuda:99", "abacus"):
         with pytest.raises(ValueError, match=f"device='{device}' cannot be used here"):
             SRCClassifier(device=device).fit(X, y)
-    with pytest.raises(ValueError, match="solver='cd' is for NumPy arrays"):
-        sparse_encode(X, X, alpha=1.0, solver="cd", device="cpu")
+    with pytest.raises(ValueError, match="solver='active_set' is for NumPy arrays"):
+        sparse_encode(X, X, alpha=1.0, solver="active_set", device="cpu")
     with pytest.raises(ValueError, match="sparse_output gives a SciPy array"):
         sparse_encode(torch.as_tensor(X), torch.as_tensor(X), alpha=1.0, sparse_output=True)
 

@@ -143,8 +143,8 @@ class LassoCoder:
         return "active_set" if np.median(info.n_iter) < rounds else "admm"
 
     def _precision(self, sq_norms: Array, tol: float) -> Any:
-        """float32 if the tolerance allows it, its range holds all, and the solver does not creep to the end."""
-        if tol < SINGLE_PRECISION_TOL or self.solver in ("cd", "fista"):
+        """float32 if the tolerance allows it and its range holds all."""
+        if tol < SINGLE_PRECISION_TOL:
             return np.float64
         low, high = SINGLE_PRECISION_RANGE
         squares = np.concatenate([sq_norms, self._atom_squares])

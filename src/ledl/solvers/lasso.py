@@ -16,7 +16,7 @@ import numpy as np
 from ledl.arrays import Array, is_numpy, namespace
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
-from ledl.solvers.proximal import admm, fista, soft_threshold
+from ledl.solvers.proximal import admm
 
 # The smallest relative gap that float32 data can certify.
 FLOAT32_TOL = 1e-5
@@ -63,11 +63,11 @@ def lasso(
         Weight of the l1 norm, positive.
     tol : float
         Relative to 1/2 |x|^2. For float32 data less than 1e-5 is raised to that.
-    solver : {"active_set", "cd", "admm", "fista"}
-        The first two are compiled, for NumPy arrays (ADMM takes their place where there is no numba); the
-        others work on arrays of any library.
+    solver : {"active_set", "admm"}
+        The first is compiled, for NumPy arrays (ADMM takes its place where there is no numba); the other works
+        on arrays of any library.
     max_iter : int
-        Iterations a sample at most: rounds of atoms entering, passes over atoms, or steps of all coefficients.
+        Iterations a sample at most: rounds of atoms entering, or steps of all coefficients.
     positive : bool
         Non-negative codes.
     start : (..., n, K), optional
@@ -147,7 +147,7 @@ def _compiled(
     if run is None:
         raise TypeError(
             f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "
-            "Take the solver 'admm' or 'fista', or convert it."
+            "Take the solver 'admm', or convert it."
         )
     # A read-only or strided array would be compiled for anew.
     G, rhs, codes = (np.require(x, rhs.dtype, ["C", "W"]) for x in (G, rhs, codes))
@@ -159,9 +159,7 @@ def _compiled(
 
 SOLVERS: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
     "active_set": partial(_compiled, "active_set"),
-    "cd": partial(_compiled, "coordinate_descent"),
     "admm": admm,
-    "fista": fista,
 }
 
 
@@ -226,22 +224,3 @@ def _settle_plain(G: Array, b: Array, alpha: float, s: Array, sign: Array) -> in
         leaves = on[turned][reach.argmin()]
         s[leaves] = sign[leaves] = 0
     return thrown
-
-
-def coordinate_descent_plain(
-    G: Array, b: Array, sq_norm: float, alpha: float, tol: float, max_iter: int, positive: bool
-) -> tuple[Array, float]:
-    """The code of one sample and its gap: what "cd" compiles, without its choice of the atoms at work.
-
-    Each coefficient in turn takes the value that minimises the objective over it alone.
-    """
-    s, c = np.zeros_like(b), b.copy()
-    for _ in range(max_iter):
-        for j in np.flatnonzero(np.diag(G)):
-            new = soft_threshold(c[j] + G[j, j] * s[j], alpha, positive) / G[j, j]
-            c -= (new - s[j]) * G[j]
-            s[j] = new
-        gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]
-        if gap <= tol * sq_norm / 2:
-            break
-    return s, float(gap)

@@ -1,7 +1,7 @@
 """Lasso codes by steps of all coefficients of all samples at once: the shape that BLAS and GPUs want.
 
-Both methods are for one Gram matrix (K, K) and samples (n, K), and drop samples as they finish. What they take
-and give is said in `ledl.solvers.lasso`.
+For one Gram matrix (K, K) and samples (n, K), which leave as they finish. What is taken and given is said in
+`ledl.solvers.lasso`.
 """
 
 from __future__ import annotations
@@ -74,51 +74,6 @@ def _spread(values: Array, mask: Array) -> Array:
     xp = namespace(values)
     place = xp.clip(xp.cumulative_sum(xp.astype(mask, xp.int64)) - 1, 0, None)
     return xp.where(mask, xp.take(values, place), xp.zeros_like(values[:1]))
-
-
-class _Fista(NamedTuple):
-    S: Array
-    Y: Array  # S, extrapolated
-    t: Array
-    rhs: Array
-    sq_norms: Array
-
-
-def fista(
-    G: Array,
-    rhs: Array,
-    sq_norms: Array,
-    codes: Array,
-    *,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-) -> tuple[Array, Array, Array]:
-    """Accelerated proximal gradient (Beck and Teboulle, 2009), each sample restarted when its step turns back.
-
-    s = soft_threshold(y + (x - y D) D' / |G|, alpha / |G|),   y = s + (t_old - 1) / t (s - s_old)
-
-    The restart is the gradient scheme of O'Donoghue and Candès, 2015.
-    """
-    xp = namespace(rhs)
-    # The largest eigenvalue, with room for its rounding; all atoms may be zero.
-    size = float(xp.linalg.eigvalsh(G)[-1]) * (1 + 100 * float(xp.finfo(G.dtype).eps)) or 1.0
-
-    def step(now: _Fista) -> _Fista:
-        S = soft_threshold(now.Y + (now.rhs - now.Y @ G) / size, alpha / size, positive)
-        change = S - now.S
-        back = xp.vecdot(now.Y - S, change)[:, None] > 0
-        t = xp.where(back, xp.ones_like(now.t), (1 + xp.sqrt(1 + 4 * now.t**2)) / 2)
-        momentum = xp.where(back, xp.zeros_like(t), (now.t - 1) / t)
-        return now._replace(S=S, Y=S + momentum * change, t=t)
-
-    def judge(now: _Fista, last: bool) -> tuple[_Fista, Array, Array, Array]:
-        gap = duality_gap(now.S, now.S @ G, now.rhs, now.sq_norms, alpha, positive)
-        return now, xp.ones_like(gap, dtype=xp.bool), now.S, gap
-
-    state = _Fista(codes, codes, xp.ones_like(codes[:, :1]), rhs, sq_norms)
-    return _iterate(state, step, judge, tol, max_iter)
 
 
 class Penalty(NamedTuple):

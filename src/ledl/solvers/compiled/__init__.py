@@ -16,7 +16,6 @@ from ledl.arrays import Array, is_numpy, is_on_gpu, is_torch, on_tensors
 # The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
 NUMPY_LOOPS = {
     "active_set": "codes",
-    "coordinate_descent": "codes",
     "keep_better_codes": "ksvd",
     "omp": "codes",
     "pull": "numba",

@@ -1,8 +1,8 @@
 """Codes of many samples over one dictionary, sample by sample, for NumPy arrays, compiled.
 
-The plain versions are `active_set_plain` and `coordinate_descent_plain` in `ledl.solvers.lasso`, and
-`omp_plain` in `ledl.solvers.omp`. All is in this one file because numba's cache looks only at the file of the
-function that it compiles: a change in an imported one would leave old machine code in use.
+The plain versions are `active_set_plain` in `ledl.solvers.lasso`, and `omp_plain` in `ledl.solvers.omp`. All is
+in this one file because numba's cache looks only at the file of the function that it compiles: a change in an
+imported one would leave old machine code in use.
 
 The atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they come and go. With
 A these atoms, G_AA = L L' and v what their coefficients must satisfy, G_AA s = v, the state holds
@@ -30,8 +30,6 @@ inlined = njit(nogil=True, fastmath=FAST, inline="always")
 DEPENDENT, DEPENDENT_FLOAT32 = 1e-12, 1e-5
 # Where steps by that measure get stuck, it is taken so much stricter, up to the last.
 STRICTER, STRICTEST = 1e3, 1e-3
-# Passes of coordinate descent over the atoms at work before all are looked at again.
-PASSES = 50
 # All bits of a float64 but that of the sign.
 ABSOLUTE = np.int64(2**63 - 1)
 
@@ -355,105 +353,6 @@ def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width
         steep[e], steep[best] = steep[best], steep[e]
         entering[e] = steep[e]
     return min(width, left)
-
-
-@entry
-def coordinate_descent(
-    G: Array,
-    rhs: Array,
-    sq_norms: Array,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-    codes: Array,
-    gaps: Array,
-    n_iter: Array,
-) -> None:
-    """Codes of all samples, from the `codes` given; `n_iter` counts passes over the atoms at work."""
-    K = len(G)
-    used, c, steep = _nothing_in_use(K), np.empty(K), np.empty(K, np.int64)
-    at_work = np.zeros(K, np.bool_)
-    for i in range(len(rhs)):
-        b, passes = rhs[i], 0
-        k = _nonzeros_of(codes[i], positive, used, 0)
-        while True:
-            _less_rows(b, used.s, G, used.atoms, k, c)
-            n, steepest = _steep(c, alpha, positive, steep)
-            gaps[i], _ = _gap(c, b, used, k, sq_norms[i], alpha, steepest)
-            if gaps[i] <= tol * sq_norms[i] / 2 or passes == max_iter:
-                break
-            k = _put_to_work(used, k, steep, n, at_work)
-            # Half the gap, so that the rest of the atoms have their share of it.
-            most = min(max_iter - passes, PASSES)
-            passes += _descend(G, b, used, k, c, sq_norms[i], alpha, tol / 2, most, positive)
-        n_iter[i] = passes
-        _write(used, k, codes[i])
-
-
-@called
-def _nonzeros_of(code: Array, positive: bool, used: InUse, k: int) -> int:
-    for j in range(len(code)):
-        if code[j] > 0 or (code[j] < 0 and not positive):
-            used.atoms[k], used.s[k] = j, code[j]
-            k += 1
-    return k
-
-
-@called
-def _put_to_work(used: InUse, k: int, steep: Array, n: int, at_work: Array) -> int:
-    """Atoms at zero are laid off, those in `steep` set to work; the new k."""
-    kept = 0
-    for a in range(k):
-        if used.s[a] != 0:
-            used.atoms[kept], used.s[kept] = used.atoms[a], used.s[a]
-            at_work[used.atoms[a]] = True
-            kept += 1
-    k = kept
-    for e in range(n):
-        if not at_work[steep[e]]:
-            used.atoms[k], used.s[k] = steep[e], 0.0
-            k += 1
-    for a in range(kept):
-        at_work[used.atoms[a]] = False
-    return k
-
-
-@called
-def _descend(
-    G: Array,
-    b: Array,
-    used: InUse,
-    k: int,
-    c: Array,
-    sq_norm: float,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-) -> int:
-    """Passes over the k atoms at work until their own gap is small; c is kept up for them alone."""
-    atoms, s = used.atoms, used.s
-    for passes in range(1, max_iter + 1):
-        for a in range(k):
-            g = G[atoms[a]]
-            square = g[atoms[a]]
-            value = c[atoms[a]] + square * s[a]
-            new = max(value - alpha, 0.0)
-            if value < -alpha and not positive:
-                new = value + alpha
-            new = new / square if square > 0 else 0.0
-            change = new - s[a]
-            if change != 0:
-                for e in range(k):
-                    c[atoms[e]] -= change * g[atoms[e]]
-                s[a] = new
-        steepest = alpha
-        for a in range(k):
-            steepest = max(steepest, c[atoms[a]] if positive else abs(c[atoms[a]]))
-        if _gap(c, b, used, k, sq_norm, alpha, steepest)[0] <= tol * sq_norm / 2:
-            return passes
-    return max_iter
 
 
 @entry
