@@ -6,7 +6,8 @@ import pytest
 from sklearn.linear_model import Lasso
 
 from ledl.objective import duality_gap
-from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, active_set_plain, lasso
+from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, lasso
+from plain_codes import active_set_plain
 from problems import unit
 
 
