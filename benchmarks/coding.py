@@ -256,7 +256,7 @@ def run_warm(options):
     print("| cell | cold, ms | warm, ms | ratio |\n|---|---|---|---|")
     for name in ("yaleb", "ucmerced"):
         X, _, D = real_problem(name)
-        for solver in ("active_set", "cd", "fista"):
+        for solver in ("active_set", "admm"):
             times = []
             for warm in (False, True) * 2:
                 codes, start = None, time.perf_counter()

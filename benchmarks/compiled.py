@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from speed import SMALL, our_seconds
 
 from ledl.solvers import compiled
-from ledl.solvers.lasso import active_set_plain, lasso
+from ledl.solvers.lasso import lasso
+from plain_codes import active_set_plain
 from problems import make_problem
 
 

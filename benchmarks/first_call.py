@@ -24,7 +24,6 @@ print(time.perf_counter() - start)
 KINDS = {
     "lasso": {"alpha": 1.0},
     "lasso, tol=1e-4": {"alpha": 1.0, "tol": 1e-4},
-    "lasso, coordinate descent": {"alpha": 1.0, "solver": "cd"},
     "lasso, ADMM": {"alpha": 1.0, "solver": "admm"},
     "OMP": {"n_nonzero_coefs": 10},
 }

@@ -24,7 +24,7 @@ from ledl.arrays import float32_products, to_host
 from ledl.datasets import few_shot_splits, load
 from ledl.objective import duality_gap
 from ledl.samples import InMemoryBlocks, StreamedBlocks
-from ledl.solvers.batched import batched_lasso
+from ledl.solvers.lasso import lasso
 from ledl.solvers.ledl import Atoms, solve
 from ledl.solvers.start import class_start
 from ledl.subspace import find_subspace
@@ -104,8 +104,8 @@ def measure_codes():
     def work():
         G, rhs = atoms.B @ atoms.B.mT, Y @ atoms.B.mT
         sq_norms = torch.ones(rhs.shape[:-1], device="cuda")
-        codes, _, n_iter = batched_lasso(G, rhs, sq_norms, alpha, 1e-3)
-        return codes, n_iter, (codes @ atoms.W).argmax(-1)
+        codes, info = lasso(G, rhs, sq_norms, alpha, 1e-3, solver="admm", max_iter=2000)
+        return codes, info.n_iter, (codes @ atoms.W).argmax(-1)
 
     for _ in range(3):
         (codes, n_iter, found), seconds = seconds_of(work)

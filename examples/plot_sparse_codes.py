@@ -90,7 +90,7 @@ best = objective(few, sparse_encode(few, dictionary, alpha=alpha, tol=1e-12))
 fig, ax = plt.subplots(figsize=(5, 4), layout="constrained")
 for tol, color in [(1e-1, "#fdba74"), (1e-2, "#ea580c"), (1e-3, "#7c2d12")]:
     S, early = sparse_encode(
-        few, dictionary, alpha=alpha, solver="fista", tol=tol, return_info=True
+        few, dictionary, alpha=alpha, solver="admm", tol=tol, return_info=True
     )
     excess = objective(few, S) - best
     print(

@@ -1,5 +1,6 @@
 """sparse_encode, judged by optimality: gaps from samples and atoms themselves, residuals, and what it says."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
+import ledl
 from ledl import sparse_encode
-from ledl.coding import _coders as coders
+from ledl.coding import LassoCoder, _chunks, _lasso
 from ledl.solvers.lasso import SOLVERS
 from problems import unit
 
@@ -145,9 +147,9 @@ def test_form_of_the_input_changes_nothing(problem, options, tmp_path):
 def test_sparse_output_chunks_and_threads_change_nothing(problem, options, monkeypatch):
     X, D = problem
     expected, info = sparse_encode(X, D, return_info=True, **options)
-    monkeypatch.setattr(coders, "CHUNK_ROWS", 17)
-    monkeypatch.setattr(coders, "CHUNK", 1)
-    monkeypatch.setattr(coders, "GRAM_THREADS", 1)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 17)
+    monkeypatch.setattr(_chunks, "CHUNK", 1)
+    monkeypatch.setattr(_lasso, "GRAM_THREADS", 1)
     for n_jobs in (None, 2, 3, -1):
         codes, again = sparse_encode(X, D, n_jobs=n_jobs, sparse_output=True, return_info=True, **options)
         assert isinstance(codes, scipy.sparse.csr_array)
@@ -184,7 +186,7 @@ def test_auto_takes_admm_for_dense_codes_and_reaches_the_gap(tol, rng):
 
 def test_auto_finishes_with_exact_steps_what_admm_does_not(rng, monkeypatch):
     X, D = dense_problem(rng)
-    monkeypatch.setattr(coders, "ADMM_ROUNDS", 20)
+    monkeypatch.setattr(_lasso, "ADMM_ROUNDS", 20)
     codes, info = sparse_encode(X, D, alpha=1e-4, return_info=True)
     assert info.solver == "admm"
     assert info.converged.all()
@@ -237,10 +239,10 @@ def test_samples_that_miss_the_gap_are_counted_in_one_warning(problem):
         ({"alpha": 0.1, "max_iter": 1.5}, "max_iter must be an integer, not a float"),
         ({"alpha": 0.1, "n_jobs": "2"}, "n_jobs must be an integer, not a str"),
         ({"n_nonzero_coefs": 0}, "n_nonzero_coefs=0 must be greater than 0"),
-        ({"alpha": 0.1, "solver": "lars"}, "solver='lars' is unknown; choose one of auto, active_set, cd"),
+        ({"alpha": 0.1, "solver": "lars"}, "solver='lars' is unknown; choose one of auto, active_set, admm"),
         ({"alpha": 0.1, "solver": "omp"}, "give n_nonzero_coefs instead of alpha"),
         ({"n_nonzero_coefs": 2, "positive": True}, "knows no positive"),
-        ({"n_nonzero_coefs": 2, "solver": "cd"}, "knows no solver"),
+        ({"n_nonzero_coefs": 2, "solver": "admm"}, "knows no solver"),
         ({"alpha": 0.1, "init": np.full((300, 60), np.nan)}, "init contains NaN"),
         (
             {"alpha": 0.1, "init": np.zeros((2, 2))},
@@ -255,8 +257,8 @@ def test_bad_arguments_are_named(problem, options, message):
 
 def test_bad_arrays_are_named(problem, monkeypatch):
     X, D = problem
-    monkeypatch.setattr(coders, "CHUNK", 1)
-    monkeypatch.setattr(coders, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(_chunks, "CHUNK", 1)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 50)
     with pytest.raises(ValueError, match="X has 25 features and the dictionary 24"):
         sparse_encode(X, D[:, :-1], alpha=0.1)
     with pytest.raises(ValueError, match=r"X has shape \(25,\).*x.reshape\(1, -1\)"):
@@ -294,8 +296,7 @@ def test_nothing_is_said_where_nothing_is_wrong(problem):
         sparse_encode(X, D, alpha=100.0)
         sparse_encode(np.zeros_like(X), D, alpha=0.1)
         sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="admm")
-        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="fista")
-        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="cd")
+        sparse_encode(X, np.zeros_like(D), alpha=0.1, solver="active_set")
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -363,3 +364,54 @@ def test_iterations_are_at_most_so_many(problem):
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 _, info = sparse_encode(X, D, alpha=1e-6, tol=tol, max_iter=max_iter, return_info=True)
             assert info.n_iter.max() <= max_iter
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_a_coder_takes_what_another_over_the_same_atoms_has_made(problem, tol, monkeypatch):
+    X, D = problem
+    squares, kept = np.sum(X**2, axis=1), {}
+    codes, *_ = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X, squares)
+    for name in ("gram", "squared_norms"):
+        monkeypatch.setattr(_lasso, name, None)  # not called again
+    for rows in (slice(0, 1), slice(0, 300)):
+        again, _, _, converged = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X[rows], squares[rows])
+        np.testing.assert_allclose(again, codes[rows], atol=1e-5)
+        assert converged.all()
+        np.testing.assert_array_less(relative_gaps(X[rows], D, again, 0.1), tol)
+    other, *_ = LassoCoder(D, alpha=0.2, tol=tol, kept=kept)(X, squares)
+    assert relative_gaps(X, D, other, 0.2).max() <= tol
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_one_coder_for_several_dictionaries(solver, tol, rng):
+    D, X = rng.standard_normal((2, 3, 30, 12)), rng.standard_normal((2, 3, 20, 12))
+    alpha, squares = rng.uniform(0.05, 2, (2, 3, 1, 1)), np.sum(X**2, axis=-1)
+    coder = LassoCoder(D, alpha=alpha, tol=tol, solver=solver)
+    codes, gap, n_iter, converged = coder(X, squares)
+    assert gap.shape == n_iter.shape == converged.shape == (2, 3, 20)
+    assert converged.all()
+    for p in np.ndindex(2, 3):
+        assert relative_gaps(X[p], D[p], codes[p], alpha[p].item()).max() <= tol
+        alone, *_ = LassoCoder(D[p], alpha=alpha[p].item(), tol=tol, solver=solver)(X[p], squares[p])
+        assert relative_gaps(X[p], D[p], alone, alpha[p].item()).max() <= tol
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_two_samples_enter_few_functions(problem, tol):
+    X, D = problem
+    coder = LassoCoder(D, alpha=0.1, tol=tol)
+    squares = np.sum(X[:2] ** 2, axis=1)
+    coder(X[:2], squares)
+    entered = set()
+
+    def watch(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.startswith(ledl.__path__[0]):
+            entered.add(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        coder(X[:2], squares)
+    finally:
+        sys.setprofile(None)
+    assert len(entered) <= 6, entered

@@ -329,7 +329,7 @@ def test_pipelines_that_know_dask_stay_lazy(digits, never):
     "options",
     [
         {"alpha": 0.5},
-        {"alpha": 0.5, "positive": True, "solver": "cd", "n_jobs": 2},
+        {"alpha": 0.5, "positive": True, "solver": "admm", "n_jobs": 2},
         {"n_nonzero_coefs": 4},
     ],
     ids=str,
@@ -367,7 +367,7 @@ def test_sparse_encode_takes_the_dictionary_of_the_call(digits):
         ({"tol": 0.0}, "tol=0.0 must be"),
         ({"n_jobs": 0}, "n_jobs == 0"),
         ({"solver": "quick"}, "solver='quick' is unknown"),
-        ({"solver": "cd", "device": "cpu"}, "solver='cd' is for NumPy arrays"),
+        ({"solver": "active_set", "device": "cpu"}, "solver='active_set' is for NumPy arrays"),
         ({"dictionary": np.eye(63)}, "X has 64 features and the dictionary 63"),
         ({"dictionary": np.full((3, 64), np.nan)}, "The dictionary"),
     ],

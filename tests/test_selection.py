@@ -333,12 +333,12 @@ def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
     X, y, *_ = digits
     asked = []
 
-    class Watched(selection.BatchedLassoCoder):
+    class Watched(selection.LassoCoder):
         def __init__(self, *arguments, tol, **options):
             asked.append(tol)
             super().__init__(*arguments, tol=tol, **options)
 
-    monkeypatch.setattr(selection, "BatchedLassoCoder", Watched)
+    monkeypatch.setattr(selection, "LassoCoder", Watched)
     for dtype in (np.float32, np.float64):
         model = SRCClassifier(device="cpu", transform_tol=1e-7)
         BatchedSearchCV(model, {"alpha": [0.1]}, cv=3, refit=False).fit(X.astype(dtype), y)

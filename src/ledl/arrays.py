@@ -303,7 +303,7 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
 
 
 def positive_inverse(matrix: Array) -> Array:
-    """Invert a positive definite (K, K), on PyTorch (..., K, K); a NumPy `matrix` is overwritten."""
+    """Invert a positive definite (..., K, K); a NumPy `matrix` is overwritten."""
     if is_torch(matrix):
         import torch
 
@@ -316,13 +316,14 @@ def positive_inverse(matrix: Array) -> Array:
     if not is_numpy(matrix):
         return namespace(matrix).linalg.inv(matrix)
     potrf, potri = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
-    factor, failed = potrf(matrix.T, lower=1, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
-    inverse, _ = potri(factor, lower=1, overwrite_c=1)
-    # LAPACK fills one triangle.
-    lower = np.tril(inverse)
-    return lower + np.tril(inverse, -1).T
+    for index in np.ndindex(matrix.shape[:-2]):
+        factor, failed = potrf(matrix[index].T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
+        inverse, _ = potri(factor, lower=1, overwrite_c=1)
+        # LAPACK fills one triangle.
+        matrix[index] = np.tril(inverse) + np.tril(inverse, -1).T
+    return matrix
 
 
 def row_factorization(X: Array) -> tuple[Array, Array]:

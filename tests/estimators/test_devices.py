@@ -25,6 +25,7 @@ from ledl import (
     sparse_encode,
 )
 from ledl.arrays import float32_products, is_torch, to_host
+from ledl.coding import _chunks
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
 
@@ -166,8 +167,8 @@ def test_what_admm_leaves_over_is_finished_exactly(rng, device):
 def test_chunks_on_a_device(rng, device, monkeypatch):
     D, X = rng.standard_normal((30, 10)), rng.standard_normal((101, 10))
     whole = sparse_encode(X, D, alpha=0.3, device=device)
-    monkeypatch.setattr("ledl.coding._coders.DEVICE_CHUNK", 1)
-    monkeypatch.setattr(ledl.coding, "CHUNK_ROWS", 20)
+    monkeypatch.setattr(_chunks, "DEVICE_CHUNK", 1)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 20)
     np.testing.assert_allclose(sparse_encode(X, D, alpha=0.3, device=device), whole, atol=1e-4)
 
 
@@ -239,8 +240,8 @@ def test_a_device_that_is_not_there(digits):
     for device in ("cuda:99", "abacus"):
         with pytest.raises(ValueError, match=f"device='{device}' cannot be used here"):
             SRCClassifier(device=device).fit(X, y)
-    with pytest.raises(ValueError, match="solver='cd' is for NumPy arrays"):
-        sparse_encode(X, X, alpha=1.0, solver="cd", device="cpu")
+    with pytest.raises(ValueError, match="solver='active_set' is for NumPy arrays"):
+        sparse_encode(X, X, alpha=1.0, solver="active_set", device="cpu")
     with pytest.raises(ValueError, match="sparse_output gives a SciPy array"):
         sparse_encode(torch.as_tensor(X), torch.as_tensor(X), alpha=1.0, sparse_output=True)
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from ledl.solvers import compiled
-from ledl.solvers.omp import DEPENDENT, batched_omp, omp, omp_plain
+from ledl.solvers.omp import DEPENDENT, batched_omp, omp
+from plain_codes import omp_plain
 from problems import unit
 
 

@@ -14,7 +14,7 @@ import pytest
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
 from ledl.solvers.atoms import update_block_plain
-from ledl.solvers.lasso import lasso
+from ledl.solvers.lasso import lasso, reflect_plain
 from ledl.solvers.ledl import shrink_plain
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -31,9 +31,9 @@ from ledl.arrays import (  # noqa: E402
     to_host,
 )
 from ledl.solvers import ksvd, lcksvd  # noqa: E402
-from ledl.solvers.batched import batched_lasso, reflect_plain  # noqa: E402
-from ledl.solvers.omp import batched_omp, omp, omp_plain  # noqa: E402
+from ledl.solvers.omp import batched_omp, omp  # noqa: E402
 from ledl.solvers.start import sample_start  # noqa: E402
+from plain_codes import omp_plain  # noqa: E402
 from problems import unit  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -93,14 +93,15 @@ def test_inverse_of_what_is_not_positive_definite_is_nan(device):
 
 def test_batched_lasso_reaches_its_gap_and_the_objective_of_exact_codes(rng, device, dtype):
     arrays = lassos(rng)
-    tensors = [torch.as_tensor(x.astype(dtype), device=device) for x in arrays]
+    tensors = [torch.as_tensor(x, device=device) for x in arrays]
     tol = 1e-4
-    codes, gaps, _ = (to_host(x) for x in batched_lasso(*tensors, tol))
+    codes, info = lasso(*tensors, tol, solver="admm", dtype=getattr(torch, dtype.__name__))
+    codes, gaps = to_host(codes), to_host(info.gap)
     G, rhs, sq_norms, alpha = arrays
     S = codes.astype(np.float64)
     exact = duality_gap(S, S @ G, rhs, sq_norms, alpha[..., 0], False)
     assert (exact <= tol * sq_norms / 2).all()
-    np.testing.assert_allclose(gaps, exact, atol=1e-9 if dtype == np.float64 else 1e-4)
+    np.testing.assert_allclose(gaps, exact, atol=1e-9)
     for p in range(3):
         best, _ = lasso(G[p], rhs[p], sq_norms[p], alpha[p].item(), 1e-10)
         values = [
@@ -110,11 +111,22 @@ def test_batched_lasso_reaches_its_gap_and_the_objective_of_exact_codes(rng, dev
         assert np.all(values[0] - values[1] <= tol * sq_norms[p] / 2)
 
 
+def test_gaps_of_float32_data_are_bounds(rng, device):
+    G, rhs, sq_norms, alpha = lassos(rng)
+    tensors = [torch.as_tensor(x.astype(np.float32), device=device) for x in (G, rhs, sq_norms, alpha)]
+    codes, info = lasso(*tensors, 1e-4, solver="admm")
+    assert codes.dtype == torch.float32
+    S = to_host(codes).astype(np.float64)
+    exact = duality_gap(S, S @ G, rhs, sq_norms, alpha[..., 0], False)
+    assert (exact <= 1e-4 * sq_norms / 2).all()
+    assert (exact <= to_host(info.gap) + 1e-6).all()
+
+
 def test_batched_lasso_gives_up_at_max_iter(rng):
     tensors = [torch.as_tensor(x) for x in lassos(rng)]
-    _, gaps, n_iter = batched_lasso(*tensors, 1e-12, max_iter=7)
-    assert int(n_iter.max()) == int(n_iter.min()) == 7
-    assert float(gaps.max()) > 1e-12
+    _, info = lasso(*tensors, 1e-12, max_iter=7, solver="admm")
+    assert int(info.n_iter.max()) == int(info.n_iter.min()) == 7
+    assert float(info.gap.max()) > 1e-12
 
 
 def pursuits(rng):
@@ -244,8 +256,10 @@ def check_kernels(device):
             triton.shrink(C, Z, L, epsilon, rho, 0.4), shrink_plain(C, Z, L, epsilon, rho, 0.4), strict=True
         ):
             torch.testing.assert_close(found, plain, rtol=tol, atol=tol)
-        plain = reflect_plain(C, Z, 1.8, epsilon)
-        torch.testing.assert_close(triton.reflect_batch(C.clone(), Z, 1.8, epsilon), plain, rtol=tol, atol=tol)
+        for positive in (False, True):
+            plain = reflect_plain(C, Z, L, 1.8, epsilon, positive)
+            found = triton.reflect(C.clone(), Z.clone(), L, 1.8, epsilon, positive)
+            torch.testing.assert_close(found, plain, rtol=tol, atol=tol)
 
 
 def test_kernels_in_the_interpreter_agree_with_the_plain_versions():
@@ -268,4 +282,4 @@ def test_kernels_on_the_gpu_agree_with_the_plain_versions():
 
 def test_loops_for_tensors_on_the_host_are_those_for_numpy():
     assert compiled.find("update_block", torch.zeros(1)) is not None
-    assert compiled.find("reflect_batch", torch.zeros(1)) is None
+    assert compiled.find("nonesuch", torch.zeros(1)) is None

@@ -5,13 +5,14 @@
 """
 
 from ledl.coding._api import float_tensor, sparse_encode
-from ledl.coding._chunks import CodingInfo, Samples, code_in_chunks
-from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, RidgeCoder
+from ledl.coding._chunks import Coder, CodingInfo, Samples, code_in_chunks
+from ledl.coding._lasso import LassoCoder
+from ledl.coding._omp import OMPCoder
+from ledl.coding._ridge import RidgeCoder
 from ledl.coding._settings import OMP, Lasso, Ridge, Settings
 
 __all__ = [
     "OMP",
-    "BatchedLassoCoder",
     "Coder",
     "CodingInfo",
     "Lasso",

@@ -5,18 +5,37 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from ledl.arrays import Array, as_array, is_torch, namespace, place, to_host
-from ledl.coding._coders import Coder, chunk_size
+from ledl.arrays import Array, as_array, free_memory, is_numpy, is_torch, namespace, place, to_host
 from ledl.parallel import map_in_threads
 from ledl.samples import upload_ahead
 from ledl.subspace import Subspace, scaled
+
+# Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
+# at least so many samples, or BLAS would spend its time on packing the atoms.
+CHUNK, CHUNK_ROWS = 2**18, 256
+# Chunks a thread, so that none waits long for another.
+CHUNKS_A_THREAD = 4
+# The same on a device: enough to fill it. Arrays of that size which the lasso needs there, in float64.
+DEVICE_CHUNK, DEVICE_ARRAYS = 2**28, 16
+
+
+class Coder(Protocol):
+    """A dictionary made ready: samples in its coordinates, and their squared norms, to codes."""
+
+    atoms: Array
+    solver: str
+
+    @property
+    def tol(self) -> float | None: ...
+
+    def __call__(self, X: Array, sq_norms: Array, start: Any = None) -> tuple[Array, Array, Array, Array]: ...
 
 
 class CodingInfo(NamedTuple):
@@ -146,3 +165,17 @@ def code_in_chunks(
     return parts, CodingInfo(
         gap if coder.tol is not None else None, n_iter, None, converged, coder.tol, coder.solver
     )
+
+
+def chunk_size(atoms: Array, n_features: int, n_samples: int, threads: int) -> int:
+    """Return how many samples to code at once: what a core's cache, or a device's memory, holds of them."""
+    widest: int = max(atoms.shape[-2], n_features)
+    if not is_numpy(atoms):
+        most = free_memory(atoms) // (2 * DEVICE_ARRAYS * 8)
+        return max(min(DEVICE_CHUNK, most) // widest, CHUNK_ROWS)
+    rows = max(CHUNK // widest, CHUNK_ROWS)
+    # As many chunks as threads, or several times that, lest some wait for others.
+    rounds = max(
+        -(-n_samples // (rows * threads)), min(n_samples // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1
+    )
+    return -(-n_samples // (rounds * threads))

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ledl.arrays import Array, is_torch, to_host
-from ledl.coding._chunks import Samples
-from ledl.coding._coders import BatchedLassoCoder, Coder, LassoCoder, OMPCoder, RidgeCoder
-from ledl.solvers.lasso import reachable
-from ledl.solvers.proximal import PILOTS
+from ledl.arrays import Array
+from ledl.coding._chunks import Coder, Samples
+from ledl.coding._lasso import FEW, LassoCoder
+from ledl.coding._omp import OMPCoder
+from ledl.coding._ridge import RidgeCoder
+from ledl.solvers.lasso import PILOTS, reachable
 from ledl.subspace import Subspace
 
 
@@ -40,15 +41,21 @@ class Lasso(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
-        pilots = samples[np.unique(np.linspace(0, len(samples.data) - 1, PILOTS).astype(int))]
-        tol = reachable(self.tol, pilots)
-        options: dict[str, Any] = {"alpha": self.alpha, "tol": tol, "solver": self.solver}
-        options |= {"max_iter": self.max_iter, "positive": self.positive}
-        if is_torch(pilots):
-            return BatchedLassoCoder(samples.beside(atoms), **options)
-        sq_norms = space.squared_norms(pilots)
-        options["threads"] = threads
-        return LassoCoder(to_host(atoms), space.reduce(pilots), sq_norms, len(samples.data), **options)
+        pilots, n = None, len(samples.data)
+        if samples.where is None and n >= FEW:
+            few = samples[np.unique(np.linspace(0, n - 1, PILOTS).astype(int))]
+            pilots = space.reduce(few), space.squared_norms(few)
+        return LassoCoder(
+            samples.beside(atoms),
+            alpha=self.alpha,
+            tol=reachable(self.tol, samples.data),
+            solver=self.solver,
+            max_iter=self.max_iter,
+            positive=self.positive,
+            pilots=pilots,
+            kept=kept,
+            threads=threads,
+        )
 
 
 class Ridge(NamedTuple):

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_torch, namespace, to_host
-from ledl.coding import BatchedLassoCoder, Lasso, Ridge, Samples
+from ledl.coding import Lasso, LassoCoder, Ridge, Samples
 from ledl.dictionary import FittedDictionary
 from ledl.estimators import (
     CRCClassifier,
@@ -592,7 +592,7 @@ def batched_codes(dictionaries: list[FittedDictionary], views: list[View]) -> tu
     D = as_array(np.stack([one.atoms for one in dictionaries]), like)
     lassos: list[Any] = [one.coder for one in dictionaries]
     alpha = np.array([lasso.alpha for lasso in lassos])[:, None, None]
-    coder = BatchedLassoCoder(D, alpha=alpha, tol=reachable(lassos[0].tol, like))
+    coder = LassoCoder(D, alpha=alpha, tol=reachable(lassos[0].tol, like))
     codes, _, _, converged = coder(X, sq_norms)
     codes = xp.astype(codes, like.dtype, copy=False)
     return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))

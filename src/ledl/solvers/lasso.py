@@ -1,29 +1,50 @@
-"""Lasso codes: one Gram matrix, many samples, certified by the duality gap.
+"""Lasso codes: Gram matrices, many samples, certified by the duality gap.
 
     s(x) = argmin 1/2 |x - s D|^2 + alpha |s|_1
 
-in terms of G = D D', rhs = X D' and |x|^2 alone, which is what subspaces and kernels can give.
+in terms of G = D D', rhs = X D' and |x|^2 alone, which is what subspaces and kernels can give. Leading axes are
+problems: each has its own G, samples and alpha. Two solvers: exact steps, compiled, sample by sample; and ADMM,
+whose steps are products with all samples of all problems, the shape that BLAS and GPUs want.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array, is_numpy, namespace
+from ledl.arrays import (
+    Array,
+    add_to_diagonal,
+    as_array,
+    cholesky,
+    cholesky_solve,
+    is_torch,
+    namespace,
+    positive_inverse,
+    take_samples,
+    to_host,
+)
 from ledl.objective import duality_gap
 from ledl.solvers import compiled
-from ledl.solvers.proximal import admm, fista, soft_threshold
 
+SOLVERS = ("active_set", "admm")
 # The smallest relative gap that float32 data can certify.
 FLOAT32_TOL = 1e-5
 
+RELAXATION = 1.8
+# Steps of ADMM between two looks at the gaps, and the share of the samples at work that must be done for them
+# to leave: on the host, and for tensors, where a look waits for the device and leaving copies all the rest.
+ON_HOST, ON_TENSORS = (10, 0.0), (20, 0.2)
+# The penalty in units of alpha k / |s|_1; the samples that tell it, and the steps after which they do.
+FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
+# Penalties within this ratio need about as many steps.
+CLOSE = 1.3
+
 
 def reachable(tol: float, data: Array) -> float:
-    """The tolerance, or the smallest that data of that type can certify."""
+    """Return the tolerance, or the smallest that data of that type can certify."""
     return max(tol, FLOAT32_TOL) if data.dtype == namespace(data).float32 else tol
 
 
@@ -36,20 +57,31 @@ class LassoInfo(NamedTuple):
     tol: float  # the tolerance that was used
 
 
+class Penalty(NamedTuple):
+    """The weight rho (..., 1, 1) of ADMM's quadratic term, and (G + rho I)^-1 (..., K, K), in float64.
+
+    The inverse itself, since a product is faster than two triangular solves.
+    """
+
+    rho: Array
+    inverse: Array
+
+
 def lasso(
     G: Array,
     rhs: Array,
     sq_norms: Array,
-    alpha: float,
+    alpha: Any,
     tol: float,
     *,
     solver: str = "active_set",
     max_iter: int = 10_000,
     positive: bool = False,
     start: Array | None = None,
-    **options: Any,
+    dtype: Any = None,
+    penalty: Penalty | None = None,
 ) -> tuple[Array, LassoInfo]:
-    """Codes whose duality gap is at most tol times 1/2 |x|^2.
+    """Return codes whose duality gap is at most tol times 1/2 |x|^2.
 
     Parameters
     ----------
@@ -59,189 +91,249 @@ def lasso(
         Correlations of the samples with the atoms.
     sq_norms : (..., n)
         Squared norms of the samples themselves, not of their projections on a subspace.
-    alpha : float
+    alpha : float or (..., 1, 1)
         Weight of the l1 norm, positive.
     tol : float
         Relative to 1/2 |x|^2. For float32 data less than 1e-5 is raised to that.
-    solver : {"active_set", "cd", "admm", "fista"}
-        The first two are compiled, for NumPy arrays (ADMM takes their place where there is no numba); the
-        others work on arrays of any library.
+    solver : {"active_set", "admm"}
+        The first is compiled, for NumPy arrays (ADMM takes its place where there is no numba); the other works
+        on arrays of any library.
     max_iter : int
-        Iterations a sample at most: rounds of atoms entering, passes over atoms, or steps of all coefficients.
+        Iterations a sample at most: rounds of atoms entering, or steps of all coefficients.
     positive : bool
         Non-negative codes.
     start : (..., n, K), optional
         Codes to start from.
-    **options
-        For the solver: `penalty` of `ledl.solvers.proximal.admm`.
+    dtype, penalty
+        For ADMM: the type to take steps in, if not that of `rhs`, and what `find_penalty` gives, if known.
 
     Returns
     -------
     codes : (..., n, K)
     info : LassoInfo
     """
-    xp = namespace(rhs)
-    single = rhs.dtype == xp.float32
-    tol = reachable(tol, rhs)
-    # In float32 the gap itself is rounded: a part of the tolerance is kept for that.
-    solve = partial(
-        SOLVERS[solver],
-        alpha=float(alpha),
-        tol=0.75 * tol if single else tol,
-        max_iter=max_iter,
-        positive=positive,
-    )
+    is_numpy = isinstance(rhs, np.ndarray)
+    xp: Any = np if is_numpy else namespace(rhs)
     *problems, _, K = rhs.shape
+    tol = max(tol, FLOAT32_TOL) if rhs.dtype == xp.float32 else tol
     # The compiled loops check no bounds: all that they are given is made to fit here, or refused.
-    G, sq_norms = xp.broadcast_to(G, (*problems, K, K)), xp.broadcast_to(sq_norms, rhs.shape[:-1])
-    codes = xp.zeros_like(rhs)
+    if tuple(G.shape) != (*problems, K, K):
+        G = xp.broadcast_to(G, (*problems, K, K))
+    sq_norms = xp.broadcast_to(xp.astype(sq_norms, xp.float64, copy=False), rhs.shape[:-1])
+    alpha = xp.broadcast_to(xp.asarray(alpha, dtype=xp.float64, device=rhs.device), (*problems, 1, 1))
     if start is not None:
-        codes = codes + xp.broadcast_to(xp.astype(start, rhs.dtype, copy=False), rhs.shape)
+        start = xp.broadcast_to(xp.astype(start, rhs.dtype, copy=False), rhs.shape)
+    squares = xp.astype(xp.linalg.diagonal(G), xp.float64)
+    largest, longest = float(xp.max(squares)), float(xp.max(sq_norms))
     # The rest is then finite too: correlations are bounded by norms.
-    if not all(bool(xp.all(xp.isfinite(x))) for x in (xp.linalg.diagonal(G), sq_norms)):
+    if not (math.isfinite(largest) and math.isfinite(longest)):
         raise ValueError("G and sq_norms must be finite; check the samples and the dictionary for NaN.")
-    sq_norms = xp.astype(sq_norms, xp.float64, copy=False)
-    if not problems:
-        codes, gap, n_iter = solve(G, rhs, sq_norms, codes, **options)
+    loop = None
+    if solver == "active_set":
+        if not is_numpy:
+            raise TypeError(
+                f"The lasso solver 'active_set' is compiled, for NumPy arrays only, and rhs is a "
+                f"{type(rhs).__name__}. Take the solver 'admm', or convert it."
+            )
+        loop = compiled.find("active_set", rhs)
+    if loop is None:
+        codes, gap, n_iter = _admm(G, rhs, sq_norms, alpha, tol, start, max_iter, positive, dtype, penalty)
     else:
-        results = [solve(G[p], rhs[p], sq_norms[p], codes[p], **options) for p in np.ndindex(*problems)]
-        codes, gap, n_iter = (
-            xp.reshape(xp.stack(list(parts)), (*problems, *parts[0].shape))
-            for parts in zip(*results, strict=True)
-        )
-    # At its largest, with |s|_1 = |x|^2 / (2 alpha), rounding moves a correlation by so much of alpha.
-    ratio = float(xp.max(xp.linalg.diagonal(G))) ** 0.5 * float(xp.max(sq_norms)) ** 0.5 / alpha
-    if float(xp.finfo(rhs.dtype).eps) * ratio * (ratio / 2 + 1) > 1e-3 * tol:
-        gap = gap + _rounding(G, codes, sq_norms, alpha)
+        # A read-only or strided array would be compiled for anew. A gap in float32 is rounded: a part of the
+        # tolerance is kept for that.
+        G, b = np.require(G, rhs.dtype, ["C", "W"]), np.require(rhs, None, ["C", "W"])
+        norms, codes = np.require(sq_norms, None, ["C", "W"]), np.zeros(rhs.shape, rhs.dtype)
+        if start is not None:
+            codes += start
+        gap, n_iter = np.zeros(rhs.shape[:-1]), np.zeros(rhs.shape[:-1], np.int64)
+        part = 0.75 * tol if rhs.dtype == np.float32 else tol
+        for p in np.ndindex(*problems):
+            weight = float(alpha[p][0, 0])
+            loop(G[p], b[p], norms[p], weight, part, max_iter, positive, codes[p], gap[p], n_iter[p])
+    # Rounding of correlations by delta moves a gap by at most 2 |s|_1 delta + (delta / alpha)^2 |x|^2 / 2; the
+    # second term is what the dual point loses when it is scaled into a box that is smaller by delta. As |s|_1
+    # is at most |x|^2 / (2 alpha), there is not always a need to look.
+    eps = float(xp.finfo(rhs.dtype).eps)
+    ratio = largest**0.5 * longest**0.5 / float(xp.min(alpha))
+    if eps * ratio * (ratio / 2 + 1) > 1e-3 * tol:
+        norm = xp.sqrt(xp.max(squares, axis=-1))[..., None]
+        l1 = xp.sum(xp.abs(xp.astype(codes, xp.float64, copy=False)), axis=-1)
+        delta = eps * norm * (norm * l1 + xp.sqrt(sq_norms))
+        gap = gap + 2 * l1 * delta + (delta / alpha[..., 0]) ** 2 * sq_norms / 2
     return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
 
 
-def _rounding(G: Array, codes: Array, sq_norms: Array, alpha: float) -> Array:
-    """How far rounding of correlations by delta can move a gap: by 2 |s|_1 delta + (delta / alpha)^2 |x|^2 / 2.
-
-    The second term is what the dual point loses when it is scaled into a box that is smaller by delta.
-    """
-    xp = namespace(codes)
-    largest = xp.sqrt(xp.max(xp.astype(xp.linalg.diagonal(G), xp.float64), axis=-1))[..., None]
-    l1 = xp.sum(xp.abs(xp.astype(codes, xp.float64)), axis=-1)
-    delta = float(xp.finfo(codes.dtype).eps) * largest * (largest * l1 + xp.sqrt(sq_norms))
-    return 2 * l1 * delta + (delta / alpha) ** 2 * sq_norms / 2
+def soft_threshold(v: Array, threshold: Any, positive: bool = False) -> Array:
+    """Return argmin_s 1/2 |s - v|^2 + threshold |s|_1, entry by entry."""
+    return v - namespace(v).clip(v, None if positive else -threshold, threshold)
 
 
-def _compiled(
-    loop: str,
+def reflect_plain(
+    v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
+) -> tuple[Array, Array]:
+    """Return the new v, and 2 S - v with its soft threshold S; with Z = `product` + `ridge`."""
+    v = v + relaxation * (product + ridge - soft_threshold(v, threshold, positive))
+    return v, 2 * soft_threshold(v, threshold, positive) - v
+
+
+def _admm(
     G: Array,
     rhs: Array,
     sq_norms: Array,
-    codes: Array,
-    *,
-    alpha: float,
+    alpha: Array,
     tol: float,
+    start: Array | None,
     max_iter: int,
     positive: bool,
+    dtype: Any,
+    penalty: Penalty | None,
 ) -> tuple[Array, Array, Array]:
-    """A compiled loop over the samples of one problem, from the `codes` given, which are overwritten."""
-    run = compiled.find(loop, rhs)
-    if run is None and is_numpy(rhs):  # there is no numba
-        return admm(G, rhs, sq_norms, codes, alpha=alpha, tol=tol, max_iter=max_iter, positive=positive)
-    if run is None:
-        raise TypeError(
-            f"The lasso solver {loop!r} is compiled, for NumPy arrays only, and rhs is a {type(rhs).__name__}. "
-            "Take the solver 'admm' or 'fista', or convert it."
-        )
-    # A read-only or strided array would be compiled for anew.
-    G, rhs, codes = (np.require(x, rhs.dtype, ["C", "W"]) for x in (G, rhs, codes))
-    sq_norms = np.require(sq_norms, np.float64, ["C", "W"])
-    gaps, n_iter = np.zeros(len(rhs)), np.zeros(len(rhs), dtype=np.int64)
-    run(G, rhs, sq_norms, alpha, tol, max_iter, positive, codes, gaps, n_iter)
-    return codes, gaps, n_iter
+    """Return codes, gaps and steps by over-relaxed ADMM with one factorisation (Boyd et al., 2011).
 
+    In the form of Douglas and Rachford, with v = S + multiplier / rho and M = rho (G + rho I)^-1, a step is
 
-SOLVERS: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
-    "active_set": partial(_compiled, "active_set"),
-    "cd": partial(_compiled, "coordinate_descent"),
-    "admm": admm,
-    "fista": fista,
-}
+        v += relaxation (Z - S),   S = argmin alpha |s|_1 + rho/2 |s - v|^2 = soft_threshold(v, alpha / rho),
+        Z = argmin 1/2 |x - z D|^2 + rho/2 |z - (2 S - v)|^2 = (2 S - v) M + rhs (G + rho I)^-1
 
-
-def active_set_plain(
-    G: Array, b: Array, sq_norm: float, alpha: float, tol: float, max_iter: int, positive: bool
-) -> tuple[Array, float]:
-    """The code of one sample and its gap: what "active_set" compiles, without its bookkeeping.
-
-    The atoms most correlated with the residual enter, with the signs of their correlations; as many as the
-    `width`, which doubles while all of them are of use. Then the objective, quadratic while signs stay, is
-    minimised over the active atoms; an atom that reaches zero on the way leaves, and the rest go on. An atom
-    that is a combination of active ones takes the place of the first of them that it brings to zero. Every
-    round lowers the objective, so that no active set comes twice.
+    one product and one pass over the rest. Samples leave when their gap is reached.
     """
-    s, sign, width = np.zeros_like(b), np.zeros_like(b), 2
-    for _ in range(max_iter + 1):
-        c = b - s @ G
-        gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]
-        size = np.where(sign == 0, c if positive else np.abs(c), -np.inf)
-        entering = np.argsort(-size)[: min(width, np.count_nonzero(size > alpha))]
-        if gap <= tol * sq_norm / 2 or not entering.size:
-            break
-        for j in entering:
-            on = np.flatnonzero(sign)
-            w = np.linalg.solve(G[np.ix_(on, on)], G[on, j])
-            if G[j, j] - w @ G[on, j] > 1e-12 * G[j, j]:
-                sign[j] = np.sign(c[j])
-            elif j == entering[0]:
-                _exchange_plain(s, sign, on, w, j, np.sign(c[j]))
-                break
-        thrown = _settle_plain(G, b, alpha, s, sign)
-        width = 2 * width if thrown == 0 else max(1, width // 2)
-    return s, float(gap)
-
-
-def _exchange_plain(s: Array, sign: Array, on: Array, w: Array, j: int, direction: float) -> None:
-    """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
-    falls = s[on] * w * direction > 0
-    step, leaves = min(zip(s[on][falls] / (w * direction)[falls], on[falls], strict=True))
-    s[on] -= step * direction * w
-    s[j], sign[j] = step * direction, direction
-    s[leaves] = sign[leaves] = 0
-
-
-def _settle_plain(G: Array, b: Array, alpha: float, s: Array, sign: Array) -> int:
-    """Minimise over the active atoms at their signs; how many that had just entered left at once."""
-    thrown = 0
-    while sign.any():
-        on = np.flatnonzero(sign)
-        target = np.linalg.solve(G[np.ix_(on, on)], b[on] - alpha * sign[on])
-        turned = target * sign[on] <= 0
-        if not turned.any():
-            s[on] = target
-            break
-        stuck = on[turned & (s[on] == 0)]
-        if stuck.size:
-            sign[stuck] = 0
-            thrown += stuck.size
+    xp = namespace(rhs)
+    dtype, on_tensors = rhs.dtype if dtype is None else dtype, is_torch(rhs)
+    every, share = ON_TENSORS if on_tensors else ON_HOST
+    rho, inverse = find_penalty(G, rhs, alpha, positive) if penalty is None else penalty
+    ridge = xp.astype(xp.astype(rhs, xp.float64, copy=False) @ inverse, dtype, copy=False)
+    M, weight, threshold = (xp.astype(x, dtype, copy=False) for x in (rho * inverse, rho, alpha / rho))
+    low_G, b = (xp.astype(x, dtype, copy=False) for x in (G, rhs))
+    S = xp.zeros_like(b) if start is None else xp.astype(start, dtype, copy=False)
+    correlation = b if start is None else b - S @ low_G
+    bound = xp.astype(alpha, dtype, copy=False)
+    # Where S is optimal, rho (v - S) is the correlation of the residual, and nothing moves any more.
+    v = S + xp.clip(correlation, None if positive else -bound, bound) / weight
+    product = S - ridge
+    order = xp.broadcast_to(xp.arange(rhs.shape[-2], device=rhs.device), rhs.shape[:-1])
+    # A gap in float32 is rounded: a part of the tolerance is kept for that.
+    tol = 0.75 * tol if dtype == xp.float32 else tol
+    squares, aim = sq_norms, xp.full_like(sq_norms, tol)
+    reflect, finished = compiled.find("reflect", v) or reflect_plain, []
+    for iteration in range(1, max_iter + 1):
+        v, reflected = reflect(v, product, ridge, RELAXATION, threshold, positive)
+        product = reflected @ M
+        last = iteration == max_iter
+        if iteration % every and not last:
             continue
-        reach = s[on][turned] / (s[on] - target)[turned]
-        s[on] += reach.min() * (target - s[on])
-        leaves = on[turned][reach.argmin()]
-        s[leaves] = sign[leaves] = 0
-    return thrown
-
-
-def coordinate_descent_plain(
-    G: Array, b: Array, sq_norm: float, alpha: float, tol: float, max_iter: int, positive: bool
-) -> tuple[Array, float]:
-    """The code of one sample and its gap: what "cd" compiles, without its choice of the atoms at work.
-
-    Each coefficient in turn takes the value that minimises the objective over it alone.
-    """
-    s, c = np.zeros_like(b), b.copy()
-    for _ in range(max_iter):
-        for j in np.flatnonzero(np.diag(G)):
-            new = soft_threshold(c[j] + G[j, j] * s[j], alpha, positive) / G[j, j]
-            c -= (new - s[j]) * G[j]
-            s[j] = new
-        gap = duality_gap(s[None], (s @ G)[None], b[None], np.array([sq_norm]), alpha, positive)[0]
-        if gap <= tol * sq_norm / 2:
+        S = soft_threshold(v, threshold, positive)
+        if on_tensors:
+            gap = duality_gap(S, S @ low_G, b, squares, alpha[..., 0], positive)
+        else:
+            # The sparse iterate S fits the samples badly until the very end: its correlations are off by G
+            # times its error. The dense one Z has correlations rhs - Z G = rho (Z - (2 S - v)), nearly feasible
+            # early and known without a product, so its gap is the one that is watched. When that is small
+            # enough, S is moved on its support to the fit of Z, and what counts is the gap after that.
+            Z = product + ridge
+            c = weight * (Z - reflected)
+            tried = duality_gap(Z, b - c, b, squares, alpha[..., 0], positive) <= aim * squares / 2
+            tried = xp.ones_like(tried) if last else tried
+            if not bool(xp.any(tried)):
+                continue
+            arrays = (G, low_G, S, c, take_samples(rhs, order), squares, alpha, tried)
+            S, gap = (as_array(x, rhs) for x in _move_on_supports(positive, *map(to_host, arrays)))
+            # Those that this does not finish are looked at again when Z is better, as far as its type can tell.
+            least = FLOAT32_TOL if dtype == xp.float32 else 0.0
+            aim = xp.where(tried & (gap > tol * squares / 2), xp.clip(aim / 4, least, None), aim)
+        done = gap <= tol * squares / 2
+        n_live = done.shape[-1]
+        most = 0 if last else int(xp.max(xp.sum(xp.astype(~done, xp.int64), axis=-1)))  # waits for the device
+        if n_live - most < max(1, share * n_live):
+            continue
+        # Those that are not done first; a problem with fewer of them goes on with some that are.
+        first = xp.argsort(xp.astype(done, xp.int64), axis=-1, stable=True)
+        leaving, staying = first[..., most:], first[..., :most]
+        steps = xp.full_like(order, iteration)
+        finished.append([take_samples(x, leaving) for x in (order, S, gap, steps)])
+        if most == 0:
             break
-    return s, float(gap)
+        v, product, ridge, b, squares, aim, order = (
+            take_samples(x, staying) for x in (v, product, ridge, b, squares, aim, order)
+        )
+    order, codes, gap, steps = (xp.concat(x, axis=order.ndim - 1) for x in zip(*finished, strict=True))
+    back = xp.argsort(order, axis=-1)
+    codes, gap, steps = (take_samples(x, back) for x in (codes, gap, steps))
+    codes = xp.astype(codes, rhs.dtype, copy=False)
+    if on_tensors and dtype != rhs.dtype:
+        gap = duality_gap(codes, codes @ G, rhs, sq_norms, alpha[..., 0], positive)
+    return codes, gap, steps
+
+
+def _move_on_supports(
+    positive: bool,
+    G: Array,
+    low_G: Array,
+    S: Array,
+    c: Array,
+    rhs: Array,
+    sq_norms: Array,
+    alpha: Array,
+    tried: Array,
+) -> tuple[Array, Array]:
+    """Return codes S, those of samples that are `tried` moved so that rhs - S G is nearly c, and their gaps.
+
+    All in NumPy and float64; gaps of others are infinite. A few steps of s_A += wrong_A (G_AA + mu I)^-1, A the
+    support of a sample, in the precision of `low_G`; the ridge mu is for dependent atoms, and its effect dies
+    out with the steps, as that of rounding does.
+    """
+    codes, gap = S.astype(np.float64), np.full(sq_norms.shape, np.inf)
+    for p in np.ndindex(tried.shape[:-1]):
+        rows, G64 = np.flatnonzero(tried[p]), G[p].astype(np.float64, copy=False)
+        found, wanted = codes[p][rows], rhs[p][rows].astype(np.float64)
+        wrong = (wanted - c[p][rows] - found @ G64).astype(low_G.dtype)
+        size = max(len(G64), 100) * float(np.finfo(low_G.dtype).eps)
+        mu = np.full((1, 1), max(size, 1e-8) * (G64.diagonal().max() or 1.0), low_G.dtype)
+        for code, left in zip(found, wrong, strict=True):
+            on = np.flatnonzero(code)
+            if on.size:
+                block, left = low_G[p][np.ix_(on, on)], left[None, on]
+                factor = cholesky(add_to_diagonal(block.copy(), mu))
+                for _ in range(3):
+                    step = cholesky_solve(factor, left.copy())
+                    left = left - step @ block
+                    code[on] += step[0]
+        if positive:
+            np.clip(found, 0, None, out=found)
+        codes[p][rows] = found
+        gap[p][rows] = duality_gap(found, found @ G64, wanted, sq_norms[p][rows], alpha[p][0], positive)
+    return codes, gap
+
+
+def find_penalty(G: Array, rhs: Array, alpha: Any, positive: bool = False) -> Penalty:
+    """Return rho = FACTOR alpha k / |s|_1, k the non-zeros of codes that a few samples have after some steps.
+
+    The threshold of a step, alpha / rho, is then about the mean size |s|_1 / k of a coefficient: were it
+    smaller, coefficients would take many steps to die out, were it larger, many to grow.
+    """
+    xp, K = namespace(G), G.shape[-1]
+    squares = xp.astype(xp.linalg.diagonal(G), xp.float64)
+    largest = xp.max(squares, axis=-1)[..., None, None]
+    # More than the rounding of G, so that with it the Gram matrix of dependent atoms is positive definite.
+    least = max(K, 100) * float(xp.finfo(G.dtype).eps) * xp.where(largest > 0, largest, 1.0)
+    few = xp.astype(rhs[..., :: max(1, rhs.shape[-2] // PILOTS), :], xp.float64)
+    rho = xp.maximum(xp.mean(squares, axis=-1)[..., None, None], least)
+    inverse = positive_inverse(add_to_diagonal(xp.astype(G, xp.float64), rho))
+    reflect, ridge = compiled.find("reflect", few) or reflect_plain, few @ inverse
+    v, product = xp.zeros_like(few), -ridge
+    for iteration in range(1, SETTLING[-1] + 1):
+        v, reflected = reflect(v, product, ridge, RELAXATION, alpha / rho, positive)
+        product = (rho * reflected) @ inverse
+        if iteration not in SETTLING:
+            continue
+        S = soft_threshold(v, alpha / rho, positive)
+        l1 = xp.sum(xp.abs(S), axis=(-2, -1), keepdims=True)
+        k = xp.sum(xp.astype(S != 0, xp.float64), axis=(-2, -1), keepdims=True)
+        better = xp.where(l1 > 0, xp.maximum(FACTOR * alpha * k / xp.where(l1 > 0, l1, 1.0), least), rho)
+        far = (better > rho * CLOSE) | (better < rho / CLOSE)
+        if bool(xp.any(far)):
+            old, rho = rho, xp.where(far, better, rho)
+            inverse = positive_inverse(add_to_diagonal(xp.astype(G, xp.float64), rho))
+            # The multiplier rho (v - S) stays what it is.
+            v, ridge = S + (v - S) * (old / rho), few @ inverse
+            product = S - ridge
+    return Penalty(rho, inverse)

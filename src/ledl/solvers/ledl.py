@@ -52,7 +52,7 @@ from ledl.samples import Block, Blocks
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
-from ledl.solvers.proximal import soft_threshold
+from ledl.solvers.lasso import soft_threshold
 
 # (1) at Z costs a product with the data, so it is recorded only so often.
 OBJECTIVE_EVERY = 10

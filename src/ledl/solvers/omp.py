@@ -22,7 +22,7 @@ DEPENDENT = 1e-12
 
 
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
-    """Codes with at most `n_nonzero` non-zeros; and how many atoms each took.
+    """Return codes with at most `n_nonzero` non-zeros, and how many atoms each took.
 
     A sample takes fewer where its residual vanishes, or where no atom is left that is independent of those that
     it has. As in batch OMP (Rubinstein, Zibulevsky and Elad, 2008) all comes from the Gram matrix: no residual
@@ -56,7 +56,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
 
 
 def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
-    """`omp` of all samples in step, one atom each at a time, in float64; on a GPU nothing waits for the host.
+    """Return what `omp` does, by steps of all samples, one atom each at a time; nothing waits for the host.
 
     With A the atoms of a sample and G_AA = L L', row k of V = L^-1 makes the k-th direction of an orthonormal
     basis of their span from them, and V[k] G[A] holds the correlations of all atoms with it. Those are what the
@@ -77,8 +77,13 @@ def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[
         goes_on = (left > DEPENDENT * sq_norms) & (take_samples(sizes, best)[:, 0] > 0)
         distance = xp.where(goes_on, take_samples(distances, best)[:, 0], 1.0)
         scale = (xp.astype(goes_on, c.dtype) / xp.sqrt(distance))[:, None]
+        # What is orthogonal to the atoms at hand in the new one, as a combination of them and of it.
+        places = xp.reshape(atoms[:, :k] * K + best, (-1,))
+        products = xp.reshape(xp.take(xp.reshape(G, (-1,)), places), (n, k, 1))
+        along = V[:, :k, :k] @ products
         atoms[:, k] = best[:, 0]
-        V[:, k, : k + 1] = scale * _orthogonal(G, V[:, :k, :k], atoms[:, :k], best)
+        V[:, k, :k] = -scale * (along.mT @ V[:, :k, :k])[:, 0, :]
+        V[:, k, k] = scale[:, 0]
         y[:, k, :] = scale * take_samples(c, best)
         direction = add_rows(G, atoms[:, : k + 1], V[:, k, : k + 1])
         c -= y[:, k, :] * direction
@@ -86,37 +91,9 @@ def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[
         put_samples(distances, best, xp.zeros_like(scale))  # no atom twice, whatever rounding leaves of it
         left -= y[:, k, 0] ** 2
         n_iter += xp.astype(goes_on, xp.int64)
-    return _scatter((V.mT @ y)[..., 0], atoms, K), n_iter
-
-
-def _orthogonal(G: Array, V: Array, atoms: Array, new: Array) -> Array:
-    """What is orthogonal to the atoms at hand in a new one, as a combination of them and of it: (n, k + 1)."""
-    xp = namespace(G)
-    products = xp.reshape(xp.take(xp.reshape(G, (-1,)), xp.reshape(atoms * len(G) + new, (-1,))), atoms.shape)
-    along = V @ products[..., None]
-    return xp.concat([-(along.mT @ V)[:, 0, :], xp.ones(new.shape, dtype=G.dtype, device=G.device)], axis=-1)
-
-
-def _scatter(S: Array, atoms: Array, n_atoms: int) -> Array:
-    """Codes (n, K) from the coefficients of each sample's atoms (n, k).
-
-    The last first: after its end a sample's atoms are any, and what belongs there, if anything, comes later.
-    """
-    xp = namespace(S)
-    codes = xp.zeros((len(S), n_atoms), dtype=S.dtype, device=S.device)
-    for k in reversed(range(S.shape[1])):
-        put_samples(codes, atoms[:, k : k + 1], S[:, k : k + 1])
-    return codes
-
-
-def omp_plain(D: Array, x: Array, n_nonzero: int) -> Array:
-    """The code of one sample by definition: the atom most correlated with the residual, then least squares."""
-    chosen: list[int] = []
-    s, residual = np.zeros(len(D)), x
-    while len(chosen) < n_nonzero:
-        c = np.abs(D @ residual)
-        c[chosen] = 0
-        chosen.append(int(c.argmax()))
-        s[chosen] = np.linalg.lstsq(D[chosen].T, x, rcond=None)[0]
-        residual = x - s @ D
-    return s
+    coefficients = (V.mT @ y)[..., 0]
+    codes = xp.zeros_like(rhs)
+    # The last first: after its end a sample's atoms are any, and what belongs there, if anything, comes later.
+    for k in reversed(range(n_nonzero)):
+        put_samples(codes, atoms[:, k : k + 1], coefficients[:, k : k + 1])
+    return codes, n_iter

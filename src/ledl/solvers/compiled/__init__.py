@@ -5,18 +5,18 @@ Each has a plain version in the module that calls it, which is its documentation
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ledl.arrays import Array, is_numpy, is_torch, on_tensors
+import numpy as np
 
-# The module of each loop for NumPy arrays; importing it loads numba, so it waits for the first use.
+from ledl.arrays import Array, is_torch, on_tensors
+
+# The module of each loop for NumPy arrays, and tensors in the host's memory.
 NUMPY_LOOPS = {
     "active_set": "codes",
-    "coordinate_descent": "codes",
     "keep_better_codes": "ksvd",
     "omp": "codes",
     "pull": "numba",
@@ -25,23 +25,25 @@ NUMPY_LOOPS = {
     "update_block": "numba",
     "update_used_atoms": "ksvd",
 }
-
-
 # Those that there are for tensors on a GPU.
-TENSOR_LOOPS = ("reflect_batch", "shrink", "update_block")
+TENSOR_LOOPS = ("reflect", "shrink", "update_block")
 
 
-def find(name: str, array: Array) -> Callable[..., Any] | None:
-    """Return the compiled loop of that name for that kind of array, or None, as for NumPy without numba."""
-    is_tensor = is_torch(array)
-    if is_tensor and array.is_cuda:
-        return getattr(import_module(f"{__name__}.triton"), name) if name in TENSOR_LOOPS else None
-    if name not in NUMPY_LOOPS or not (is_tensor or is_numpy(array)) or not _has_numba():
+def find(name: str, array: Array) -> Any:
+    """Return the compiled loop of that name for that kind of array, or None: numba may be missing."""
+    if isinstance(array, np.ndarray):
+        return _load(NUMPY_LOOPS.get(name), name)
+    if not is_torch(array):
         return None
-    loop = getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)
-    return on_tensors(loop) if is_tensor else loop
+    if array.is_cuda:
+        return _load("triton" if name in TENSOR_LOOPS else None, name)
+    loop = _load(NUMPY_LOOPS.get(name), name)
+    return None if loop is None else on_tensors(loop)
 
 
 @cache
-def _has_numba() -> bool:
-    return find_spec("numba") is not None
+def _load(module: str | None, name: str) -> Any:
+    """Return a function of a module, which is imported on first use, since it loads numba or Triton."""
+    if module is None or (module != "triton" and find_spec("numba") is None):
+        return None
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,8 +1,7 @@
 """Codes of many samples over one dictionary, sample by sample, for NumPy arrays, compiled.
 
-The plain versions are `active_set_plain` and `coordinate_descent_plain` in `ledl.solvers.lasso`, and
-`omp_plain` in `ledl.solvers.omp`. All is in this one file because numba's cache looks only at the file of the
-function that it compiles: a change in an imported one would leave old machine code in use.
+The plain versions are in `tests/plain_codes.py`. All is in this one file because numba's cache looks only at
+the file of the function that it compiles: a change in an imported one would leave old machine code in use.
 
 The atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they come and go. With
 A these atoms, G_AA = L L' and v what their coefficients must satisfy, G_AA s = v, the state holds
@@ -30,8 +29,6 @@ inlined = njit(nogil=True, fastmath=FAST, inline="always")
 DEPENDENT, DEPENDENT_FLOAT32 = 1e-12, 1e-5
 # Where steps by that measure get stuck, it is taken so much stricter, up to the last.
 STRICTER, STRICTEST = 1e3, 1e-3
-# Passes of coordinate descent over the atoms at work before all are looked at again.
-PASSES = 50
 # All bits of a float64 but that of the sign.
 ABSOLUTE = np.int64(2**63 - 1)
 
@@ -46,18 +43,6 @@ class InUse(NamedTuple):
     L: Array  # rows of the triangle, one after the other: row a begins at a (a + 1) / 2
 
 
-@called
-def _nothing_in_use(size: int) -> InUse:
-    """Room for `size` atoms."""
-    return InUse(
-        np.empty(size, np.int64),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty((size + 1) * (size + 2) // 2),
-    )
-
-
 @inlined
 def _row(L: Array, a: int) -> Array:
     """Row a of the triangle, and what follows it (a view: indices from 0 need no test for negative ones)."""
@@ -66,7 +51,7 @@ def _row(L: Array, a: int) -> Array:
 
 @called
 def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float) -> bool:
-    """Atom j enters with coefficient 0; False, and k as before, if it depends on those in use."""
+    """Let atom j enter with coefficient 0; return False, with k as before, if it depends on those in use."""
     atoms, s, signs, y, L = used
     new, g, square = _row(L, k), G[j], 0.0
     for a in range(k):
@@ -87,7 +72,7 @@ def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, depend
 
 @called
 def _remove(used: InUse, k: int, first: int) -> int:
-    """The atom at place `first` leaves; rotations make the rest of L triangular again. The new k."""
+    """Let the atom at place `first` leave, rotating L to a triangle again; return the new k."""
     atoms, s, sign, y, L = used
     for a in range(first, k - 1):
         atoms[a], s[a], sign[a] = atoms[a + 1], s[a + 1], sign[a + 1]
@@ -147,11 +132,19 @@ def active_set(
     gaps: Array,
     n_iter: Array,
 ) -> None:
-    """Codes of all samples, from the `codes` given; `codes`, `gaps` and `n_iter` are written."""
+    """Lasso codes of all samples, from the `codes` given; `codes`, `gaps` and `n_iter` are written.
+
+    The atoms most correlated with the residual enter, with the signs of their correlations; as many as the
+    `width`, which doubles while all of them are of use. Then the objective, quadratic while signs stay, is
+    minimised over the active atoms; an atom that reaches zero on the way leaves, and the rest go on. An atom
+    that is a combination of active ones takes the place of the first of them that it brings to zero. Every
+    round lowers the objective, so that no active set comes twice.
+    """
     K = len(G)
-    used, c, target = _nothing_in_use(K), np.empty(K), np.empty(K)
-    steep, entering, barred = np.empty(K, np.int64), np.empty(K, np.int64), np.zeros(K, np.bool_)
-    kept = np.empty(K)
+    triangle = np.empty((K + 1) * (K + 2) // 2)
+    used = InUse(np.empty(K, np.int64), np.empty(K), np.empty(K), np.empty(K), triangle)
+    c, target, kept, barred = np.empty(K), np.empty(K), np.empty(K), np.zeros(K, np.bool_)
+    steep, entering = np.empty(K, np.int64), np.empty(K, np.int64)
     for i in range(len(rhs)):
         kept_gap = np.inf
         b, dependent = rhs[i], DEPENDENT if G.itemsize == 8 else DEPENDENT_FLOAT32
@@ -160,8 +153,7 @@ def active_set(
         for step in range(max_iter + 1):
             n_iter[i] = step
             _less_rows(b, used.s, G, used.atoms, k, c)
-            n, steepest = _steep(c, alpha, positive, steep)
-            gaps[i], primal = _gap(c, b, used, k, sq_norms[i], alpha, steepest)
+            n, gaps[i], primal = _look(c, b, used, k, sq_norms[i], alpha, positive, steep)
             if gaps[i] <= tol * sq_norms[i] / 2 or step == max_iter:
                 break
             if primal < best:
@@ -189,7 +181,16 @@ def active_set(
                 barred[:] = False
                 best, width, any_barred = np.inf, 2, False
                 continue
-            k, thrown = _enter(G, used, b, alpha, c, entering, entered, k, dependent, target)
+            for e in range(entered):
+                j = entering[e]
+                sign = np.sign(c[j])
+                v = b[j] - alpha * sign
+                if _append(G, used, k, j, sign, v, dependent):
+                    k += 1
+                elif e == 0:
+                    k = _exchange(G, used, k, j, sign, v, dependent, target)
+                    break
+            k, thrown = _settle(used, k, target)
             width = min(2 * width, K) if thrown == 0 else max(1, width // 2)
         if any_barred:
             barred[:] = False
@@ -217,7 +218,7 @@ def _enter_all(
     dependent: float,
     target: Array,
 ) -> int:
-    """The active set of a code to start from, and the minimum over it."""
+    """Make the active set that of a code to start from, and minimise over it; return k."""
     k = 0
     for j in range(len(code)):
         if code[j] > 0 or (code[j] < 0 and not positive):
@@ -228,38 +229,12 @@ def _enter_all(
     return _settle(used, k, target)[0]  # type: ignore[no-any-return]
 
 
-@inlined
-def _enter(
-    G: Array,
-    used: InUse,
-    b: Array,
-    alpha: float,
-    c: Array,
-    entering: Array,
-    entered: int,
-    k: int,
-    dependent: float,
-    target: Array,
-) -> tuple[int, int]:
-    """Atoms enter with the signs of their correlations c; the new k, and how many left at once."""
-    for e in range(entered):
-        j = entering[e]
-        sign = np.sign(c[j])
-        v = b[j] - alpha * sign
-        if _append(G, used, k, j, sign, v, dependent):
-            k += 1
-        elif e == 0:
-            k = _exchange(G, used, k, j, sign, v, dependent, target)
-            break
-    return _settle(used, k, target)  # type: ignore[no-any-return]
-
-
 @called
 def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
     """Minimise over the active atoms at their signs; what reaches zero on the way leaves.
 
     Atoms at zero, which have just entered, leave together if they would turn at once: each of them alone would
-    lower the objective, not all together.
+    lower the objective, not all together. Return the new k, and how many did that.
     """
     s, sign, thrown = used.s, used.sign, 0
     while k > 0:
@@ -288,7 +263,7 @@ def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
 
 @called
 def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float, w: Array) -> int:
-    """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
+    """Let atom j = sum_a w_a (atom a) enter in place of others, the fit unchanged and the l1 norm falling."""
     s, L = used.s, used.L
     start = k * (k + 1) // 2
     w[:k] = L[start : start + k]  # what `_append` left there: L^-1 times the correlations
@@ -309,22 +284,19 @@ def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, depe
 
 
 @inlined
-def _steep(c: Array, alpha: float, positive: bool, steep: Array) -> tuple[int, float]:
-    """The n atoms whose correlations exceed alpha, in `steep`; n, and the largest of them (alpha, if n = 0)."""
+def _look(
+    c: Array, b: Array, used: InUse, k: int, sq_norm: float, alpha: float, positive: bool, steep: Array
+) -> tuple[int, float, float]:
+    """Put the n atoms whose correlations exceed alpha in `steep`; return n, the gap, and the primal objective.
+
+    The gap is `ledl.objective.duality_gap` of one sample.
+    """
     n, steepest = 0, alpha
     for j in range(len(c)):
         if abs(c[j]) > alpha and (c[j] > 0 or not positive):
             steep[n] = j
             n += 1
             steepest = max(steepest, abs(c[j]))
-    return n, steepest
-
-
-@inlined
-def _gap(
-    c: Array, b: Array, used: InUse, k: int, sq_norm: float, alpha: float, steepest: float
-) -> tuple[float, float]:
-    """`ledl.objective.duality_gap` of one sample, and the primal objective."""
     fitted = left = l1 = 0.0
     for a in range(k):
         j, s = used.atoms[a], used.s[a]
@@ -336,12 +308,12 @@ def _gap(
     if t * residual_sq > residual_x:
         t = max(residual_x / residual_sq, 0.0) if residual_sq > 0 else 0.0
     primal = residual_sq / 2 + alpha * l1
-    return primal - t * residual_x + t * t * residual_sq / 2, primal
+    return n, primal - t * residual_x + t * t * residual_sq / 2, primal
 
 
 @inlined
 def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width: int, entering: Array) -> int:
-    """The `width` steepest atoms that may enter, in `entering`, the best first; how many there are."""
+    """Put the `width` steepest atoms that may enter in `entering`, the best first; return their number."""
     left = 0
     for e in range(n):
         if abs(c[steep[e]]) > alpha and not barred[steep[e]]:
@@ -355,105 +327,6 @@ def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width
         steep[e], steep[best] = steep[best], steep[e]
         entering[e] = steep[e]
     return min(width, left)
-
-
-@entry
-def coordinate_descent(
-    G: Array,
-    rhs: Array,
-    sq_norms: Array,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-    codes: Array,
-    gaps: Array,
-    n_iter: Array,
-) -> None:
-    """Codes of all samples, from the `codes` given; `n_iter` counts passes over the atoms at work."""
-    K = len(G)
-    used, c, steep = _nothing_in_use(K), np.empty(K), np.empty(K, np.int64)
-    at_work = np.zeros(K, np.bool_)
-    for i in range(len(rhs)):
-        b, passes = rhs[i], 0
-        k = _nonzeros_of(codes[i], positive, used, 0)
-        while True:
-            _less_rows(b, used.s, G, used.atoms, k, c)
-            n, steepest = _steep(c, alpha, positive, steep)
-            gaps[i], _ = _gap(c, b, used, k, sq_norms[i], alpha, steepest)
-            if gaps[i] <= tol * sq_norms[i] / 2 or passes == max_iter:
-                break
-            k = _put_to_work(used, k, steep, n, at_work)
-            # Half the gap, so that the rest of the atoms have their share of it.
-            most = min(max_iter - passes, PASSES)
-            passes += _descend(G, b, used, k, c, sq_norms[i], alpha, tol / 2, most, positive)
-        n_iter[i] = passes
-        _write(used, k, codes[i])
-
-
-@called
-def _nonzeros_of(code: Array, positive: bool, used: InUse, k: int) -> int:
-    for j in range(len(code)):
-        if code[j] > 0 or (code[j] < 0 and not positive):
-            used.atoms[k], used.s[k] = j, code[j]
-            k += 1
-    return k
-
-
-@called
-def _put_to_work(used: InUse, k: int, steep: Array, n: int, at_work: Array) -> int:
-    """Atoms at zero are laid off, those in `steep` set to work; the new k."""
-    kept = 0
-    for a in range(k):
-        if used.s[a] != 0:
-            used.atoms[kept], used.s[kept] = used.atoms[a], used.s[a]
-            at_work[used.atoms[a]] = True
-            kept += 1
-    k = kept
-    for e in range(n):
-        if not at_work[steep[e]]:
-            used.atoms[k], used.s[k] = steep[e], 0.0
-            k += 1
-    for a in range(kept):
-        at_work[used.atoms[a]] = False
-    return k
-
-
-@called
-def _descend(
-    G: Array,
-    b: Array,
-    used: InUse,
-    k: int,
-    c: Array,
-    sq_norm: float,
-    alpha: float,
-    tol: float,
-    max_iter: int,
-    positive: bool,
-) -> int:
-    """Passes over the k atoms at work until their own gap is small; c is kept up for them alone."""
-    atoms, s = used.atoms, used.s
-    for passes in range(1, max_iter + 1):
-        for a in range(k):
-            g = G[atoms[a]]
-            square = g[atoms[a]]
-            value = c[atoms[a]] + square * s[a]
-            new = max(value - alpha, 0.0)
-            if value < -alpha and not positive:
-                new = value + alpha
-            new = new / square if square > 0 else 0.0
-            change = new - s[a]
-            if change != 0:
-                for e in range(k):
-                    c[atoms[e]] -= change * g[atoms[e]]
-                s[a] = new
-        steepest = alpha
-        for a in range(k):
-            steepest = max(steepest, c[atoms[a]] if positive else abs(c[atoms[a]]))
-        if _gap(c, b, used, k, sq_norm, alpha, steepest)[0] <= tol * sq_norm / 2:
-            return passes
-    return max_iter
 
 
 @entry
@@ -481,8 +354,14 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_i
                 weights[m] = T[m, j]
                 square -= T[m, j] ** 2
             if square > DEPENDENT * G[j, j]:
-                _less_rows(G[j], weights, T, in_turn, k, T[k])
-                y = _lose_direction(c, T[k], j, 1 / np.sqrt(square))
+                direction = T[k]
+                _less_rows(G[j], weights, T, in_turn, k, direction)
+                # It gets norm 1, and the residual loses it.
+                scale = 1 / np.sqrt(square)
+                y = c[j] * scale
+                for a in range(K):
+                    direction[a] *= scale
+                    c[a] -= y * direction[a]
                 atoms[k], codes[i, j] = j, y
                 left -= y * y
                 k += 1
@@ -498,18 +377,8 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_i
 
 
 @inlined
-def _lose_direction(c: Array, direction: Array, j: int, scale: float) -> float:
-    """The direction gets norm 1; the residual loses it, and what it had along it is given back."""
-    y = c[j] * scale
-    for a in range(len(c)):
-        direction[a] *= scale
-        c[a] -= y * direction[a]
-    return y  # type: ignore[no-any-return]
-
-
-@inlined
 def _largest(c: Array) -> int:
-    """The place of the largest correlation, or -1 if they are all zero.
+    """Return the place of the largest correlation, or -1 if they are all zero.
 
     Read as integers, absolute values of floats have the same order; and only maxima of integers are vectorised.
     """

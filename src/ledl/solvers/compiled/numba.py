@@ -163,29 +163,24 @@ def _pull(products: Array, Z: Array, L: Array, rho: Array, rows: Array, own: Arr
 
 
 def reflect(
-    v: Array, S: Array, Z: Array, relaxation: float, threshold: float, positive: bool
-) -> tuple[Array, Array, Array]:
-    """`ledl.solvers.proximal.reflect_plain` for NumPy arrays, in one pass."""
-    new_v, new_S, reflected = np.empty_like(v), np.empty_like(v), np.empty_like(v)
-    arrays = (np.require(x, requirements=["C", "W"]).reshape(-1) for x in (v, S, Z, new_v, new_S, reflected))
-    lowest = -np.inf if positive else -threshold
-    _reflect(*arrays, *(v.dtype.type(x) for x in (relaxation, threshold, lowest)))
-    return new_v, new_S, reflected
+    v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
+) -> tuple[Array, Array]:
+    """`ledl.solvers.lasso.reflect_plain` for NumPy arrays, in one pass; v and the product are overwritten."""
+    *problems, n, K = v.shape
+    v, product, ridge = (np.require(x, requirements=["C", "W"]) for x in (v, product, ridge))
+    upper = np.broadcast_to(threshold, (*problems, 1, 1)).astype(v.dtype).reshape(-1)
+    lower = np.full_like(upper, -np.inf) if positive else -upper
+    _reflect(*(x.reshape(-1, n * K) for x in (v, product, ridge)), lower, upper, v.dtype.type(relaxation))
+    return v, product
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _reflect(
-    v: Array,
-    S: Array,
-    Z: Array,
-    new_v: Array,
-    new_S: Array,
-    reflected: Array,
-    relaxation: float,
-    threshold: float,
-    lowest: float,
-) -> None:
-    for i in range(len(v)):
-        value = v[i] + relaxation * (Z[i] - S[i])
-        s = value - min(max(value, lowest), threshold)
-        new_v[i], new_S[i], reflected[i] = value, s, s + s - value
+def _reflect(v: Array, product: Array, ridge: Array, lower: Array, upper: Array, relaxation: float) -> None:
+    for p in range(len(v)):
+        lowest, limit = lower[p], upper[p]
+        for i in range(v.shape[1]):
+            old = v[p, i]
+            s = old - min(max(old, lowest), limit)
+            new = old + relaxation * (product[p, i] + ridge[p, i] - s)
+            s = new - min(max(new, lowest), limit)
+            v[p, i], product[p, i] = new, s + s - new

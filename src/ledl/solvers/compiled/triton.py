@@ -175,23 +175,22 @@ def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, CHUNK: tl.cons
     tl.store(sums + 4, tl.sum((z != 0).to(tl.float64), axis=0))
 
 
-def reflect_batch(
-    v: Array, Z: Array, relaxation: float, threshold: Array, positive: bool = False
+def reflect(
+    v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
 ) -> tuple[Array, Array]:
-    """`ledl.solvers.batched.reflect_plain` for tensors, in one pass; v is overwritten."""
+    """`ledl.solvers.lasso.reflect_plain` for tensors, in one pass; v and the product are overwritten."""
     *problems, m, K = v.shape
-    v, Z = v.contiguous(), Z.contiguous()
-    reflected = torch.empty_like(v)
+    v, product, ridge = (x.contiguous() for x in (v, product, ridge))
     threshold = threshold.to(v.dtype).expand(*problems, 1, 1).contiguous()
     grid = (triton.cdiv(m * K, CHUNK), v.numel() // (m * K))
     options = {"RELAXATION": relaxation, "POSITIVE": positive, "CHUNK": CHUNK}
-    _reflect[grid](v, Z, reflected, threshold, m * K, **options, num_warps=8)
-    return v, reflected
+    _reflect[grid](v, product, ridge, threshold, m * K, **options, num_warps=8)
+    return v, product
 
 
 @triton.jit
 def _reflect(
-    v, Z, reflected, threshold, size,
+    v, product, ridge, threshold, size,
     RELAXATION: tl.constexpr, POSITIVE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     problem = tl.program_id(1).to(tl.int64)
@@ -200,7 +199,7 @@ def _reflect(
     place = problem * size + offset
     limit = tl.load(threshold + problem)
     old = tl.load(v + place, mask=inside, other=0.0)
-    z = tl.load(Z + place, mask=inside, other=0.0)
+    z = tl.load(product + place, mask=inside, other=0.0) + tl.load(ridge + place, mask=inside, other=0.0)
     if POSITIVE:
         new = old + RELAXATION * (z - tl.maximum(old - limit, 0.0))
         s = tl.maximum(new - limit, 0.0)
@@ -208,4 +207,4 @@ def _reflect(
         new = old + RELAXATION * (z - (old - tl.minimum(tl.maximum(old, -limit), limit)))
         s = new - tl.minimum(tl.maximum(new, -limit), limit)
     tl.store(v + place, new, mask=inside)
-    tl.store(reflected + place, 2 * s - new, mask=inside)
+    tl.store(product + place, 2 * s - new, mask=inside)

@@ -1,0 +1,216 @@
+"""A dictionary made ready for lasso codes: Gram matrices, precision, and the solver that suits both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ledl.arrays import Array, as_array, is_numpy, namespace, put_samples, take_samples, to_host
+from ledl.objective import duality_gap
+from ledl.parallel import map_in_threads
+from ledl.solvers import compiled
+from ledl.solvers.lasso import Penalty, find_penalty, lasso
+from ledl.subspace import squared_norms
+
+# From this tolerance on, products are made in float32: their rounding is small beside it.
+SINGLE_PRECISION_TOL = 1e-4
+# Squared norms that float32 can hold, with room for products of them.
+SINGLE_PRECISION_RANGE = 1e-24, 1e24
+# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for
+# it to take them: about as long as ADMM takes. Fewer samples than `FEW` would not pay for ADMM's inverse.
+TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
+# Codes are not dense where the largest alpha, at which they are zero, is less than so many times alpha.
+DENSE = 64
+# Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
+ADMM_ROUNDS = 1000
+# Fewer atoms than this have their Gram matrix sooner than threads are started.
+GRAM_THREADS = 512
+
+
+class LassoCoder:
+    """Lasso codes over a dictionary, or over several at once: leading axes are problems.
+
+    With "active_set" exact steps on the host, in float32 where the tolerance allows it, and again in float64
+    where that does not do. With "admm", where the arrays lie, first steps in float32 as far as that goes, then
+    in float64 from there. "auto" is the first for NumPy arrays, unless it needs many rounds for a few of the
+    samples, and the second for tensors; what ADMM then leaves over is finished by exact steps on the host.
+
+    Parameters
+    ----------
+    atoms : (..., K, r)
+    alpha : float or (..., 1, 1)
+    tol : float
+        Of the duality gap, as in `ledl.solvers.lasso.lasso`; what the type of the samples can hold.
+    pilots : tuple of (m, r) and (m,), optional
+        A few of many samples that are to be coded, and their squared norms: they choose between solvers, and
+        ADMM's penalty, for one dictionary of NumPy arrays.
+    kept : dict, optional
+        Where atoms and Gram matrices of each type are looked up, and put: of use to other coders over the same
+        atoms.
+    threads : int
+        For the Gram matrix.
+    """
+
+    def __init__(
+        self,
+        atoms: Array,
+        *,
+        alpha: Any,
+        tol: float,
+        solver: str = "auto",
+        max_iter: int = 10_000,
+        positive: bool = False,
+        pilots: tuple[Array, Array] | None = None,
+        kept: dict[Any, Any] | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.atoms, self.alpha, self.tol, self.max_iter, self.positive = atoms, alpha, tol, max_iter, positive
+        self._kept: dict[Any, Any] = {} if kept is None else kept
+        self._threads, on_host = threads, isinstance(atoms, np.ndarray)
+        if "fits float32" not in self._kept:
+            rows = atoms if atoms.ndim == 2 else namespace(atoms).reshape(atoms, (-1, atoms.shape[-1]))
+            squares = squared_norms(rows, "The dictionary")  # refuses what is not finite
+            self._kept["fits float32"] = _fit_float32(squares)
+        self.solver = solver if solver != "auto" else "active_set" if on_host else "admm"
+        self._penalty: Penalty | None = None
+        if pilots is not None and on_host:
+            if solver == "auto" and len(atoms) > ROUNDS and self._takes_many_rounds(*pilots):
+                self.solver = "admm"
+            if self.solver == "admm":
+                D, G = self._system(np.float64)
+                self._penalty = find_penalty(G, pilots[0].astype(np.float64, copy=False) @ D.T, alpha, positive)
+        self._finishes = solver == "auto" and compiled.find("active_set", np.empty(0)) is not None
+
+    def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
+        """Return codes, gaps, iterations, and whether the gaps are small enough; all but codes on the host."""
+        if self.solver == "admm":
+            codes, gap, n_iter = self._split(X, sq_norms, start)
+            again, sq_norms = self._finishes, to_host(sq_norms)
+        else:
+            again = self.tol >= SINGLE_PRECISION_TOL and self._kept["fits float32"] and _fit_float32(sq_norms)
+            D, G = self._system(np.float32 if again else np.float64)
+            rhs = np.ascontiguousarray(X, dtype=D.dtype) @ D.mT
+            options: dict[str, Any] = {"max_iter": self.max_iter, "positive": self.positive, "start": start}
+            codes, info = lasso(G, rhs, sq_norms, self.alpha, self.tol, **options)
+            gap, n_iter = info.gap, info.n_iter
+        converged = gap <= self.tol * sq_norms / 2
+        if again and not converged.all():
+            codes = self._finish(codes, gap, n_iter, X, sq_norms)
+            converged = gap <= self.tol * sq_norms / 2
+        return codes, gap, n_iter, converged
+
+    def _system(self, dtype: Any) -> tuple[Array, Array]:
+        """Return atoms and their Gram matrix in that type."""
+        key = dtype, self.atoms.device
+        if key not in self._kept:
+            D = namespace(self.atoms).astype(self.atoms, dtype, copy=False)
+            self._kept[key] = D, gram(D, self._threads)
+        found: tuple[Array, Array] = self._kept[key]
+        return found
+
+    def _takes_many_rounds(self, pilots: Array, sq_norms: Array) -> bool:
+        """Try exact steps, and return whether they take as many rounds as ADMM is worth.
+
+        They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
+        then drives another out. That takes a small alpha, so there is not always a need to try.
+        """
+        few = slice(None, None, max(1, len(pilots) // TRIED))
+        single = self.tol >= SINGLE_PRECISION_TOL and self._kept["fits float32"] and _fit_float32(sq_norms[few])
+        D, G = self._system(np.float32 if single else np.float64)
+        rhs, rounds = pilots[few].astype(D.dtype, copy=False) @ D.T, max(ROUNDS, len(D) // ATOMS_A_ROUND)
+        if self.alpha * DENSE > np.max(np.abs(rhs)):
+            return False
+        options: dict[str, Any] = {"max_iter": rounds, "positive": self.positive}
+        _, info = lasso(G, rhs, sq_norms[few], self.alpha, self.tol, **options)
+        return bool(np.median(info.n_iter) >= rounds)
+
+    def _split(self, X: Array, sq_norms: Array, start: Array | None) -> tuple[Array, ...]:
+        """Return codes, gaps in float64 and steps of ADMM, on the host but for the codes."""
+        xp = namespace(X)
+        D, G = self._system(xp.float64)
+        rhs = xp.astype(X, xp.float64, copy=False) @ D.mT
+        alpha = xp.broadcast_to(as_array(self.alpha, rhs, xp.float64), (*rhs.shape[:-2], 1, 1))
+        codes, gap = xp.zeros_like(rhs), xp.full_like(sq_norms, xp.inf)
+        n_iter = xp.zeros(gap.shape, dtype=xp.int64, device=gap.device)
+        if start is not None:  # which stays where it is good enough
+            codes += as_array(start, rhs)
+            gap = duality_gap(codes, codes @ G, rhs, sq_norms, alpha[..., 0], self.positive)
+        single, on_host = self._kept["fits float32"] and _fit_float32(sq_norms), is_numpy(X)
+        stages = [(xp.float32, max(self.tol, SINGLE_PRECISION_TOL)), (xp.float64, self.tol)]
+        if on_host and single and self._finishes:
+            stages = stages[:1]  # exact steps are faster there than those in float64
+        elif not single or (on_host and self.tol < SINGLE_PRECISION_TOL):
+            stages = stages[1:]
+        # Some iterations are left for exact steps.
+        rounds = min(-(-self.max_iter // 2), ADMM_ROUNDS) if self._finishes else self.max_iter
+        for dtype, tol in stages:
+            late, left = gap > tol * sq_norms / 2, rounds - int(xp.max(n_iter))
+            most = int(xp.max(xp.sum(xp.astype(late, xp.int64), axis=-1)))
+            if most == 0 or left <= 0:
+                continue
+            # As many samples of each problem as are late in the one that has most of them.
+            late = xp.argsort(xp.astype(~late, xp.int64), axis=-1, stable=True)[..., :most]
+            S, b, squares, before = (take_samples(x, late) for x in (codes, rhs, sq_norms, gap))
+            left = min(left, ADMM_ROUNDS) if dtype == xp.float32 else left
+            options: dict[str, Any] = {"solver": "admm", "max_iter": left, "positive": self.positive}
+            options |= {"start": S, "dtype": dtype, "penalty": self._penalty}
+            new, info = lasso(G, b, squares, alpha, tol, **options)
+            better = info.gap < before
+            put_samples(codes, late, xp.where(better[..., None], new, S))
+            put_samples(gap, late, xp.where(better, info.gap, before))
+            put_samples(n_iter, late, take_samples(n_iter, late) + info.n_iter)
+        return codes, to_host(gap), to_host(n_iter)
+
+    def _finish(self, codes: Array, gap: Array, n_iter: Array, X: Array, sq_norms: Array) -> Array:
+        """Take exact steps in float64, on the host, for samples that are late; return codes, the rest in place.
+
+        Their gaps, which may contain a bound on what rounding of float32 did, are measured before.
+        """
+        xp = namespace(X)
+        codes = xp.astype(codes, X.dtype, copy=False)
+        D, G = self._system(xp.float64)
+        alpha = np.broadcast_to(to_host(self.alpha), (*X.shape[:-2], 1, 1))
+        for p in np.ndindex(*X.shape[:-2]):
+            enough = self.tol * sq_norms[p] / 2
+            rows = np.flatnonzero(~(gap[p] <= enough))
+            if rows.size == 0:
+                continue
+            index, own, weight = as_array(rows, codes), to_host(G[p]), float(alpha[p][0, 0])
+            b = to_host(xp.astype(X[p][index], xp.float64, copy=False) @ D[p].T)
+            S, squares = to_host(codes[p][index]).astype(np.float64, copy=False), sq_norms[p][rows]
+            gap[p][rows] = duality_gap(S, S @ own, b, squares, weight, self.positive)
+            late = ~(gap[p] <= enough)[rows] & (n_iter[p][rows] < self.max_iter)
+            if late.any():
+                rows, index = rows[late], as_array(rows[late], codes)
+                left = self.max_iter - int(np.max(n_iter[p][rows]))
+                options: dict[str, Any] = {"max_iter": left, "positive": self.positive, "start": S[late]}
+                S, info = lasso(own, b[late], squares[late], weight, self.tol, **options)
+                codes[p][index], gap[p][rows] = as_array(S, codes, codes.dtype), info.gap
+                n_iter[p][rows] += info.n_iter
+        return codes
+
+
+def _fit_float32(squares: Array) -> bool:
+    """Return whether float32 can hold vectors with these squared norms, and products of them."""
+    low, high = SINGLE_PRECISION_RANGE
+    return bool(((squares == 0) | ((squares > low) & (squares < high))).all())
+
+
+def gram(atoms: Array, threads: int = 1) -> Array:
+    """Return D D', tiles of its lower triangle in threads: the same tiles, and so numbers, for any threads."""
+    K = atoms.shape[-2]
+    if K < GRAM_THREADS or atoms.ndim > 2 or not is_numpy(atoms):
+        return atoms @ atoms.mT
+    G = np.empty((K, K), dtype=atoms.dtype)
+    tiles = [slice(i, i + -(-K // 4)) for i in range(0, K, -(-K // 4))]
+
+    def fill(pair: tuple[slice, slice]) -> None:
+        rows, columns = pair
+        tile = atoms[rows] @ atoms[columns].T
+        G[rows, columns], G[columns, rows] = tile, tile.T
+
+    # Those off the diagonal first: BLAS needs half the time for a product with the transpose.
+    pairs = [(rows, columns) for i, rows in enumerate(tiles) for columns in tiles[:i]]
+    map_in_threads(fill, pairs + [(rows, rows) for rows in tiles], threads)
+    return G
