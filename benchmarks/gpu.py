@@ -22,9 +22,8 @@ import torch
 from ledl import BatchedSearchCV, LEDLClassifier, sparse_encode
 from ledl.arrays import float32_products, to_host
 from ledl.datasets import few_shot_splits, load
-from ledl.objective import duality_gap
 from ledl.samples import InMemoryBlocks, StreamedBlocks
-from ledl.solvers.lasso import lasso
+from ledl.solvers.lasso import duality_gap, lasso
 from ledl.solvers.ledl import Atoms, solve
 from ledl.solvers.start import class_start
 from ledl.subspace import find_subspace

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ledl.objective import duality_gap
+from ledl.solvers.lasso import duality_gap
 
 
 def active_set_plain(G, b, sq_norm, alpha, tol, max_iter, positive):

@@ -256,14 +256,13 @@ class FittedDictionary:
         Tensors for tensors, otherwise NumPy arrays. Warn if all codes are zero.
         """
         samples, threads = Samples(X, device, self.unit_norm), n_threads(n_jobs)
-        where = str(X.device) if is_torch(X) else device
 
         def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
             result = finish(codes, Z, sq_norms)
             result = result if is_torch(X) else to_host(result)
             return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
 
-        with one_blas_thread(), float32_products("full", where):
+        with one_blas_thread(), float32_products("full", samples.where):
             coder = settings.prepare(self.atoms, samples, self.space, threads, self.kept)
             advice = "Raise the tolerance or alpha."
             parts, _ = code_in_chunks(coder, samples, self.space, work, threads, advice)

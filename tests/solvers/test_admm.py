@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from ledl.objective import duality_gap
 from ledl.solvers import compiled
 from ledl.solvers import lasso as module
-from ledl.solvers.lasso import find_penalty, lasso, reflect_plain, soft_threshold
+from ledl.solvers.lasso import duality_gap, find_penalty, lasso, reflect_plain, soft_threshold
 from problems import unit
 
 

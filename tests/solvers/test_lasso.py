@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from ledl.objective import duality_gap
-from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, lasso
+from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, duality_gap, lasso
 from plain_codes import active_set_plain
 from problems import unit
 

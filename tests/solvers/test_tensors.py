@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledl.objective import duality_gap
 from ledl.solvers import compiled
 from ledl.solvers.atoms import update_block_plain
-from ledl.solvers.lasso import lasso, reflect_plain
+from ledl.solvers.lasso import duality_gap, lasso, reflect_plain
 from ledl.solvers.ledl import shrink_plain
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")

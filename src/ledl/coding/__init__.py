@@ -5,11 +5,10 @@
 """
 
 from ledl.coding._api import float_tensor, sparse_encode
-from ledl.coding._chunks import Coder, CodingInfo, Samples, code_in_chunks
-from ledl.coding._lasso import LassoCoder
-from ledl.coding._omp import OMPCoder
-from ledl.coding._ridge import RidgeCoder
-from ledl.coding._settings import OMP, Lasso, Ridge, Settings
+from ledl.coding._chunks import Coder, CodingInfo, Samples, Settings, code_in_chunks
+from ledl.coding._lasso import Lasso, LassoCoder
+from ledl.coding._omp import OMP
+from ledl.coding._ridge import Ridge, RidgeCoder
 
 __all__ = [
     "OMP",
@@ -17,7 +16,6 @@ __all__ = [
     "CodingInfo",
     "Lasso",
     "LassoCoder",
-    "OMPCoder",
     "Ridge",
     "RidgeCoder",
     "Samples",

@@ -1,4 +1,9 @@
-"""Many samples, coded chunk by chunk: in threads on the host, one after the other on a device."""
+"""Many samples, coded chunk by chunk: in threads on the host, one after the other on a device.
+
+`Settings` (`Lasso`, `Ridge`, `OMP`) name a way to code; `prepare` makes a `Coder` of them for given atoms and
+samples. What does not depend on the samples is looked up in `kept`, a dictionary that belongs to the atoms, and
+put there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from ledl.arrays import Array, as_array, free_memory, is_numpy, is_torch, namespace, place, to_host
+from ledl.arrays import Array, as_array, free_memory, is_torch, namespace, place, to_host
 from ledl.parallel import map_in_threads
 from ledl.samples import upload_ahead
 from ledl.subspace import Subspace, scaled
@@ -117,6 +122,15 @@ class Samples:
         return as_array(array, self.data) if is_torch(self.data) else place(to_host(array), self.device)
 
 
+class Settings(Protocol):
+    """What `ledl.dictionary` asks of a way to code."""
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+    ) -> Coder:
+        """Return a coder over `atoms` (K, r), in the coordinates of `space`, for these samples."""
+
+
 def code_in_chunks(
     coder: Coder,
     samples: Samples,
@@ -144,7 +158,7 @@ def code_in_chunks(
         squares[chunk] = to_host(sq_norms)
         return finish(chunk, namespace(codes).astype(codes, Y.dtype, copy=False), X, sq_norms)
 
-    on_host = samples.device is None and not is_torch(samples.data)
+    on_host = samples.where is None
     atoms = coder.atoms if on_host else samples.beside(coder.atoms)
     chunks = list(gen_batches(n, chunk_size(atoms, samples.data.shape[1], n, threads)))
     if not on_host:
@@ -170,7 +184,7 @@ def code_in_chunks(
 def chunk_size(atoms: Array, n_features: int, n_samples: int, threads: int) -> int:
     """Return how many samples to code at once: what a core's cache, or a device's memory, holds of them."""
     widest: int = max(atoms.shape[-2], n_features)
-    if not is_numpy(atoms):
+    if not isinstance(atoms, np.ndarray):
         most = free_memory(atoms) // (2 * DEVICE_ARRAYS * 8)
         return max(min(DEVICE_CHUNK, most) // widest, CHUNK_ROWS)
     rows = max(CHUNK // widest, CHUNK_ROWS)

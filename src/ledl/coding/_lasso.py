@@ -1,17 +1,17 @@
-"""A dictionary made ready for lasso codes: Gram matrices, precision, and the solver that suits both."""
+"""Lasso codes: a dictionary made ready, with Gram matrices, precision, and the solver that suits both."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ledl.arrays import Array, as_array, is_numpy, namespace, put_samples, take_samples, to_host
-from ledl.objective import duality_gap
+from ledl.coding._chunks import Coder, Samples
 from ledl.parallel import map_in_threads
 from ledl.solvers import compiled
-from ledl.solvers.lasso import Penalty, find_penalty, lasso
-from ledl.subspace import squared_norms
+from ledl.solvers.lasso import PILOTS, Penalty, duality_gap, find_penalty, lasso, reachable
+from ledl.subspace import Subspace, squared_norms
 
 # From this tolerance on, products are made in float32: their rounding is small beside it.
 SINGLE_PRECISION_TOL = 1e-4
@@ -26,6 +26,39 @@ DENSE = 64
 ADMM_ROUNDS = 1000
 # Fewer atoms than this have their Gram matrix sooner than threads are started.
 GRAM_THREADS = 512
+# Bytes of a Gram matrix up to which a fitted dictionary keeps it for the next samples.
+MAX_KEPT = 2**26
+
+
+class Lasso(NamedTuple):
+    """Lasso codes, argmin |x - s D|^2 + 2 alpha |s|_1, with a duality gap of at most tol |x|^2 / 2."""
+
+    alpha: float
+    tol: float = 1e-6
+    solver: str = "auto"
+    max_iter: int = 10_000
+    positive: bool = False
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+    ) -> Coder:
+        pilots, n = None, len(samples.data)
+        if samples.where is not None:
+            atoms = samples.beside(atoms)
+        elif n >= FEW:
+            few = samples[np.unique(np.linspace(0, n - 1, PILOTS).astype(int))]
+            pilots = space.reduce(few), space.squared_norms(few)
+        return LassoCoder(
+            atoms,
+            alpha=self.alpha,
+            tol=reachable(self.tol, samples.data),
+            solver=self.solver,
+            max_iter=self.max_iter,
+            positive=self.positive,
+            pilots=pilots,
+            kept=kept if 8 * len(atoms) ** 2 <= MAX_KEPT else None,
+            threads=threads,
+        )
 
 
 class LassoCoder:
@@ -80,7 +113,8 @@ class LassoCoder:
             if self.solver == "admm":
                 D, G = self._system(np.float64)
                 self._penalty = find_penalty(G, pilots[0].astype(np.float64, copy=False) @ D.T, alpha, positive)
-        self._finishes = solver == "auto" and compiled.find("active_set", np.empty(0)) is not None
+        # With "auto", exact steps on the host finish what ADMM leaves over, if there is numba.
+        self._finishes = solver == "auto" and compiled.numpy_loop("active_set") is not None
 
     def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
         """Return codes, gaps, iterations, and whether the gaps are small enough; all but codes on the host."""

@@ -1,15 +1,27 @@
-"""A dictionary made ready for orthogonal matching pursuit."""
+"""Codes of orthogonal matching pursuit."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ledl.arrays import Array, namespace, to_host
+from ledl.coding._chunks import Coder, Samples
 from ledl.coding._lasso import gram
 from ledl.solvers.omp import omp
-from ledl.subspace import squared_norms
+from ledl.subspace import Subspace, squared_norms
+
+
+class OMP(NamedTuple):
+    """Codes of orthogonal matching pursuit with at most `n_nonzero` non-zeros."""
+
+    n_nonzero: int
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+    ) -> Coder:
+        return OMPCoder(samples.beside(atoms), self.n_nonzero, threads)
 
 
 class OMPCoder:

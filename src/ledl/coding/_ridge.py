@@ -1,10 +1,29 @@
-"""A dictionary made ready for ridge codes."""
+"""Ridge codes."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ledl.arrays import Array, add_to_diagonal, as_array, cholesky, cholesky_solve, namespace, product, to_host
+from ledl.coding._chunks import Coder, Samples
+from ledl.subspace import Subspace
+
+
+class Ridge(NamedTuple):
+    """Ridge codes, argmin |x - s D|^2 + alpha |s|^2; messages call the weight `name`."""
+
+    alpha: float
+    name: str = "alpha"
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+    ) -> Coder:
+        if self not in kept:
+            kept[self] = RidgeCoder(samples.beside(atoms), self.alpha, self.name)
+        coder: Coder = kept[self]
+        return coder
 
 
 class RidgeCoder:

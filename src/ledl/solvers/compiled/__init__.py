@@ -32,18 +32,18 @@ TENSOR_LOOPS = ("reflect", "shrink", "update_block")
 def find(name: str, array: Array) -> Any:
     """Return the compiled loop of that name for that kind of array, or None: numba may be missing."""
     if isinstance(array, np.ndarray):
-        return _load(NUMPY_LOOPS.get(name), name)
+        return numpy_loop(name)
     if not is_torch(array):
         return None
     if array.is_cuda:
-        return _load("triton" if name in TENSOR_LOOPS else None, name)
-    loop = _load(NUMPY_LOOPS.get(name), name)
+        return getattr(import_module(f"{__name__}.triton"), name) if name in TENSOR_LOOPS else None
+    loop = numpy_loop(name)
     return None if loop is None else on_tensors(loop)
 
 
 @cache
-def _load(module: str | None, name: str) -> Any:
-    """Return a function of a module, which is imported on first use, since it loads numba or Triton."""
-    if module is None or (module != "triton" and find_spec("numba") is None):
+def numpy_loop(name: str) -> Any:
+    """Return the loop for NumPy arrays, or None; its module is imported on first use, since it loads numba."""
+    if name not in NUMPY_LOOPS or find_spec("numba") is None:
         return None
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)

@@ -289,7 +289,7 @@ def _look(
 ) -> tuple[int, float, float]:
     """Put the n atoms whose correlations exceed alpha in `steep`; return n, the gap, and the primal objective.
 
-    The gap is `ledl.objective.duality_gap` of one sample.
+    The gap is `ledl.solvers.lasso.duality_gap` of one sample.
     """
     n, steepest = 0, alpha
     for j in range(len(c)):
