@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from numbers import Number
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -60,8 +60,6 @@ BATCHED = tuple(PARAMETERS)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# The places of a candidate and of a fold.
-Job: TypeAlias = tuple[int, int]
 # For each candidate a row with what there is for each fold, None where a fit broke.
 Table: TypeAlias = list[list[Any]]
 
@@ -81,6 +79,14 @@ class Fitted(NamedTuple):
     model: Any
     attributes: dict[str, Any]
     dictionary: FittedDictionary
+
+
+class View(NamedTuple):
+    """Samples as the models of a fold see them: in their coordinates."""
+
+    samples: Samples
+    X: Array
+    sq_norms: Array
 
 
 class Judged(ClassifierMixin, BaseEstimator):
@@ -328,15 +334,14 @@ def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> floa
 def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
     """Return for each candidate and fold the fitted model with its scores of the samples left out."""
     kind = type(models[0])
-    train = train_ledl if kind is LEDLClassifier else train_on_samples
-
-    def not_batched(k: int) -> tuple[Any, ...]:
-        names = sorted(candidates[k].keys() - PARAMETERS[kind])
-        return tuple((name, plain(candidates[k][name])) for name in names)
-
+    groups: dict[Any, list[int]] = {}  # candidates that differ in nothing but what is batched
+    for k, candidate in enumerate(candidates):
+        names = sorted(candidate.keys() - PARAMETERS[kind])
+        groups.setdefault(tuple((name, plain(candidate[name])) for name in names), []).append(k)
     judged: Table = [[] for _ in models]
     errors: list[str] = []
-    for group in grouped(range(len(models)), not_batched):
+    for group in groups.values():
+        train = train_ledl if kind is LEDLClassifier else train_on_samples
         trained = train([models[k] for k in group], folds, errors)
         for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs), strict=True):
             judged[k] = row
@@ -350,43 +355,73 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     return judged
 
 
+def plain(value: Any) -> Any:
+    """Return a hashable key of a parameter's value; arrays and the like by identity."""
+    return value if isinstance(value, str | float | int | bool | None) else id(value)
+
+
+def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> Result | None:
+    """Return what `work` gives, or None with what was wrong with its data or settings among the errors."""
+    try:
+        return work(*arguments)
+    except ValueError as error:
+        errors.append(str(error))
+        return None
+
+
 def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
     """Train LEDL at several weights: one batched solve for the folds, and kernels, that have one shape."""
-    prepared, trainings = prepare(models, folds, errors)
+    # Candidates that see samples alike share a row of models that have checked the samples, and of what
+    # training starts from; of them, those that differ in how they code and decide alone have one training.
+    seeds = check_random_state(None).randint(np.iinfo(np.int32).max, size=len(folds)).tolist()
+    rows: dict[Any, list[tuple[Any, Any]]] = {}
+    alike: dict[Any, list[int]] = {}
+    for k, model in enumerate(models):
+        seen = tuple(plain(getattr(model, name)) for name in OF_THE_SAMPLES)
+        if seen not in rows:
+            checked = [clone(model) for _ in folds]
+            for one, seed in zip(checked, seeds, strict=True):  # starts are drawn once for each fold
+                one.random_state = seed if one.random_state is None else one.random_state
+            pairs = zip(checked, folds, strict=True)
+            rows[seen] = [(one, attempt(errors, prepare_training, one, f.X, f.y)) for one, f in pairs]
+        alike.setdefault((seen, *(getattr(model, name) for name in WEIGHTS.values())), []).append(k)
+    shapes: dict[Any, list[tuple[Any, int]]] = {}
+    for i in range(len(folds)):
+        for key in alike:
+            training = rows[key[0]][i][1]
+            if training is not None:
+                shapes.setdefault((*training.coordinates.shape, *training.start.M.shape), []).append((key, i))
     trained: Table = [[None] * len(folds) for _ in models]
-
-    def training_of(k: int) -> tuple[Any, ...]:
-        return (id(prepared[k]), *(getattr(models[k], name) for name in WEIGHTS.values()))
-
-    def shape_of(job: Job) -> tuple[int, ...]:
-        training = trainings[job[0]][job[1]]
-        return (*training.coordinates.shape, *training.start.M.shape)
-
-    def task(batch: list[Job]) -> tuple[list[Any], list[Any]]:
-        # Coordinates are all that a solve needs: the space that they are in need not travel with them.
-        return [models[k] for k, _ in batch], [trainings[k][i]._replace(space=None) for k, i in batch]
-
-    # Candidates that differ in how they code and decide alone have one training.
-    alike = {same[0]: same for same in grouped(range(len(models)), training_of)}
-    jobs = [(k, i) for i in range(len(folds)) for k in alike if trainings[k][i] is not None]
     late = 0
-    for same in grouped(jobs, shape_of):
-        n, _, K, q = shape_of(same[0])
-        like = trainings[same[0][0]][same[0][1]].coordinates
-        size = (n + K) * max(K, q)
-        for batch, (fits, wrong) in in_batches(solve_or_blame, task, same, like, size, models[0].n_jobs):
+    for (n, _, K, q), jobs in shapes.items():
+        like = rows[jobs[0][0][0]][jobs[0][1]][1].coordinates
+        n_jobs = 1 if is_torch(like) else models[0].n_jobs  # a device has one batch at a time
+        batches = in_batches(jobs, (n + K) * max(K, q), like, n_jobs)
+        # Coordinates are all that a solve needs: the space that they are in need not travel with them.
+        tasks = [
+            (
+                [models[alike[key][0]] for key, _ in batch],
+                [rows[key[0]][i][1]._replace(space=None) for key, i in batch],
+            )
+            for batch in batches
+        ]
+        for batch, (fits, wrong) in zip(batches, run_tasks(solve_or_blame, tasks, n_jobs), strict=True):
             errors += wrong
-            for (k, i), fit in zip(batch, fits, strict=True):
-                if fit is not None and fit.status is Status.NON_FINITE:
-                    errors.append(f"{fit.status.advice()}.")
-                elif fit is not None:
-                    late += fit.status is Status.MAX_ITER
-                    dictionary, learnt = read_atoms(prepared[k][i], trainings[k][i], fit.atoms)
-                    for twin in alike[k]:
-                        model = with_features_of(prepared[k][i], models[twin])
-                        coder, rule = coder_and_rule(model, learnt["label_components_"])
-                        own = replace(dictionary, coder=coder, rule=rule)
-                        trained[twin][i] = Fitted(model, {"n_iter_": fit.n_iter, **learnt}, own)
+            for (key, i), fit in zip(batch, fits, strict=True):
+                if fit is None:
+                    continue
+                atoms, n_iter, status = fit
+                if status is Status.NON_FINITE:
+                    errors.append(f"{status.advice()}.")
+                    continue
+                late += status is Status.MAX_ITER
+                checked, training = rows[key[0]][i]
+                dictionary, learnt = read_atoms(checked, training, atoms)
+                for twin in alike[key]:
+                    coder, rule = coder_and_rule(models[twin], learnt["label_components_"])
+                    own = replace(dictionary, coder=coder, rule=rule)
+                    model = with_features_of(checked, models[twin])
+                    trained[twin][i] = Fitted(model, {"n_iter_": n_iter, **learnt}, own)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         count = f"{late} of {len(alike) * len(folds)} fits"
@@ -394,90 +429,41 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     return trained
 
 
-def prepare(models: list[Any], folds: list[Fold], errors: list[str]) -> tuple[Table, Table]:
-    """Return for each candidate and fold a model that has checked the samples, and what training starts from.
-
-    Candidates that see samples alike share their rows of both.
-    """
-    prepared: Table = [[] for _ in models]
-    trainings: Table = [[] for _ in models]
-
-    def seen(k: int) -> tuple[Any, ...]:
-        return tuple(plain(getattr(models[k], name)) for name in OF_THE_SAMPLES)
-
-    # Starts are drawn once for each fold.
-    seeds = check_random_state(None).randint(np.iinfo(np.int32).max, size=len(folds)).tolist()
-    for same in grouped(range(len(models)), seen):
-        checked = [clone(models[same[0]]) for _ in folds]
-        found = []
-        for model, seed, fold in zip(checked, seeds, folds, strict=True):
-            model.random_state = seed if model.random_state is None else model.random_state
-            found.append(attempt(partial(prepare_training, model, fold.X, fold.y), errors))
-        for k in same:
-            prepared[k], trainings[k] = checked, found
-    return prepared, trainings
-
-
-def plain(value: Any) -> Any:
-    """Return a hashable key of a parameter's value; arrays and the like by identity."""
-    return value if isinstance(value, str | float | int | bool | None) else id(value)
-
-
-def attempt(work: Callable[[], Result], errors: list[str]) -> Result | None:
-    """Return what `work` gives, or None with what was wrong with its data or settings among the errors."""
-    try:
-        return work()
-    except ValueError as error:
-        errors.append(str(error))
-        return None
-
-
 def with_features_of(checked: Any, model: Any) -> Any:
     """Return a copy of `model` that knows the features of a model that has checked samples."""
     found = clone(model).set_params(n_jobs=1)
-    names = vars(checked).keys() & {"n_features_in_", "feature_names_in_"}
-    vars(found).update({name: vars(checked)[name] for name in names})
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(checked, name):
+            setattr(found, name, getattr(checked, name))
     return found
 
 
-class Fit(NamedTuple):
-    """What a batched solve gives for one fit."""
-
-    atoms: Atoms
-    n_iter: int
-    status: Status
-
-
-def solve_or_blame(models: list[Any], problems: list[Any]) -> tuple[list[Fit | None], list[str]]:
-    """Return the fits of a batched solve, None for those that break, and what was wrong with them."""
+def solve_or_blame(models: list[Any], trainings: list[Any]) -> tuple[list[Any], list[str]]:
+    """Return atoms, iterations and status of each problem, None for those that break, and the reasons."""
     errors: list[str] = []
-    fits = attempt(partial(solve_batch, models, problems), errors)
+    fits = attempt(errors, solve_batch, models, trainings)
     if fits is None and len(models) > 1:  # find out whose fault it is
-        alone = [solve_or_blame([model], [problem]) for model, problem in zip(models, problems, strict=True)]
+        alone = [solve_or_blame([model], [problem]) for model, problem in zip(models, trainings, strict=True)]
         return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
     return fits or [None], errors
 
 
-def solve_batch(models: list[Any], trainings: list[Any]) -> list[Fit | None]:
-    """Return the fits of Algorithm 3 on many problems of one shape, each with its weights."""
-    first, stack = models[0], namespace(trainings[0].coordinates).stack
-    X, M = stack([t.coordinates for t in trainings]), stack([t.start.M for t in trainings])
-    weights: dict[str, Any] = {
-        name: np.array([getattr(model, parameter) for model in models])[:, None, None]
-        for name, parameter in WEIGHTS.items()
-    }
+def solve_batch(models: list[Any], trainings: list[Any]) -> list[Any]:
+    """Run Algorithm 3 on many problems of one shape, each with its weights."""
+    first, xp, c = models[0], namespace(trainings[0].coordinates), trainings[0].start.n_classes
+    X, M = xp.stack([t.coordinates for t in trainings]), xp.stack([t.start.M for t in trainings])
+    weights = np.array([[getattr(model, name) for model in models] for name in WEIGHTS.values()])
     with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
         run = solve(
             InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
-            Atoms(M, trainings[0].start.n_classes),
+            Atoms(M, c),
             code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
-            **weights,
+            **dict(zip(WEIGHTS, weights[..., None, None], strict=True)),
             dual_step=DualStep(first.dual_step, first.dual_step_decay, first.dual_step_min),
             max_iter=first.max_iter,
             tol=first.tol,
         )
-    c = run.state.n_classes
-    return [Fit(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))]
+    return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))]
 
 
 def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
@@ -485,7 +471,7 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) ->
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
-        first = attempt(partial(clone(easiest).fit, fold.X, fold.y), errors)
+        first = attempt(errors, clone(easiest).fit, fold.X, fold.y)
         if first is None:
             continue
         for model, row in zip(models, trained, strict=True):
@@ -497,48 +483,35 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) ->
     return trained
 
 
-class View(NamedTuple):
-    """Samples as the models of a fold see them: in their coordinates."""
-
-    samples: Samples
-    X: Array
-    sq_norms: Array
-
-
 def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
-    """Return the models with their scores of the test samples; None for those that cannot score at their
-    settings.
-    """
+    """Return the models with their scores of the test samples; None for those that cannot score."""
     judged: Table = [[None] * len(folds) for _ in trained]
-    jobs = [(k, i) for i in range(len(folds)) for k, row in enumerate(trained) if row[i] is not None]
-    views: dict[int, View] = {}  # by the space that samples are seen in
-    for k, i in jobs:
-        fitted: Fitted = trained[k][i]
-        space = fitted.dictionary.space
-        if id(space) not in views:
-            X = check_samples(fitted.model, folds[i].X_test)
-            samples = Samples(X, fitted.model.device, fitted.dictionary.unit_norm)
-            Y = samples[:]
-            views[id(space)] = View(samples, space.reduce(Y), space.squared_norms(Y))
-
-    def kind(job: Job) -> tuple[Any, ...]:
-        """Return what models of one batch agree in: the shape of atoms, and what codes their rules take."""
-        dictionary = trained[job[0]][job[1]].dictionary
-        return dictionary.atoms.shape, isinstance(dictionary.rule.coder or dictionary.coder, Lasso)
-
-    def task(batch: list[Job]) -> tuple[list[FittedDictionary], list[View]]:
-        dictionaries = [trained[k][i].dictionary for k, i in batch]
-        return dictionaries, [views[id(dictionary.space)] for dictionary in dictionaries]
-
+    views: dict[int, View] = {}  # of the test samples, by the space that they are seen in
+    alike: dict[Any, list[tuple[int, int]]] = {}  # by the shape of atoms, and what codes rules take
+    for i, fold in enumerate(folds):
+        for k, row in enumerate(trained):
+            if row[i] is None:
+                continue
+            model, _, one = row[i]
+            if id(one.space) not in views:
+                samples = Samples(check_samples(model, fold.X_test), model.device, one.unit_norm)
+                Y = samples[:]
+                views[id(one.space)] = View(samples, one.space.reduce(Y), one.space.squared_norms(Y))
+            is_lasso = isinstance(one.rule.coder or one.coder, Lasso)
+            alike.setdefault((one.atoms.shape, is_lasso), []).append((k, i))
     late = 0
-    for same in grouped(jobs, kind):
-        first = task(same)
-        n, (K, r) = max(len(view.X) for view in first[1]), first[0][0].atoms.shape
-        like, size = first[1][0].X, (n + K) * max(K, r)
-        for batch, (scores, n_late, wrong) in in_batches(scores_of, task, same, like, size, n_jobs):
+    for ((K, r), _), jobs in alike.items():
+        dictionaries = [trained[k][i].dictionary for k, i in jobs]
+        seen = [views[id(one.space)] for one in dictionaries]
+        size = (max(len(view.X) for view in seen) + K) * max(K, r)
+        n_jobs = 1 if is_torch(seen[0].X) else n_jobs
+        batches = in_batches(range(len(jobs)), size, seen[0].X, n_jobs)
+        tasks = [([dictionaries[j] for j in batch], [seen[j] for j in batch]) for batch in batches]
+        for batch, (scores, n_late, wrong) in zip(batches, run_tasks(scores_of, tasks, n_jobs), strict=True):
             late += n_late
             errors += wrong
-            for (k, i), found in zip(batch, scores, strict=True):
+            for j, found in zip(batch, scores, strict=True):
+                k, i = jobs[j]
                 judged[k][i] = None if found is None else Judged(trained[k][i], folds[i].X_test, found)
     if late:
         warnings.warn(
@@ -556,23 +529,24 @@ def scores_of(
     """Return scores, on the host, or None; how many codes missed their gap; what was wrong with settings."""
     errors: list[str] = []
     settings = [one.rule.coder or one.coder for one in dictionaries]
+    codes: list[Any] = []
+    late = 0
     with one_blas_thread(), float32_products("full", views[0].samples.where):
         if is_torch(views[0].X) and isinstance(settings[0], Lasso):
             codes, late = batched_codes(dictionaries, views)
         else:
-            codes, late = [], 0
             for one, how, view in zip(dictionaries, settings, views, strict=True):
-                prepare_coder = partial(how.prepare, one.atoms, view.samples, one.space, 1, one.kept)
-                coder = attempt(prepare_coder, errors)
+                coder = attempt(errors, how.prepare, one.atoms, view.samples, one.space, 1, one.kept)
                 if coder is None:
                     codes.append(None)
                     continue
                 S, _, _, converged = coder(view.X, view.sq_norms)
                 codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
                 late += int(np.count_nonzero(~converged))
-        scores: list[Array | None] = []
-        for one, S, view in zip(dictionaries, codes, views, strict=True):
-            scores.append(None if S is None else to_host(one.rule.scores(one, S, view.X, view.sq_norms)))
+        scores = [
+            None if S is None else to_host(one.rule.scores(one, S, view.X, view.sq_norms))
+            for one, S, view in zip(dictionaries, codes, views, strict=True)
+        ]
     for one in dictionaries:
         one.kept.clear()  # Gram matrices of all candidates would be too much
     return scores, late, errors
@@ -598,30 +572,9 @@ def batched_codes(dictionaries: list[FittedDictionary], views: list[View]) -> tu
     return [codes[j, : len(view.X)] for j, view in enumerate(views)], int(np.count_nonzero(~converged))
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
-    """Return those with equal keys together, in their order."""
-    groups: dict[Any, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
-
-
-def in_batches(
-    work: Callable[..., Result],
-    task: Callable[[list[Job]], tuple[Any, ...]],
-    jobs: list[Job],
-    like: Array,
-    n_numbers: int,
-    n_jobs: int | None,
-) -> list[tuple[list[Job], Result]]:
-    """Return batches of jobs, sized for where `like` is, and what `work` gives for the task that each of them
-    is.
-
-    `n_numbers`: in the largest arrays of a job. A device has one batch at a time.
-    """
-    n_jobs = 1 if is_torch(like) else n_jobs
+def in_batches(jobs: Sequence[Item], n_numbers: int, like: Array, n_jobs: int | None) -> list[Sequence[Item]]:
+    """Return the jobs in batches, sized for where `like` is; `n_numbers` are in the largest arrays of a job."""
     # A part of the memory that is free: other processes may be searching, too.
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
     size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
-    batches = [jobs[i : i + size] for i in range(0, len(jobs), size)]
-    return list(zip(batches, run_tasks(work, [task(batch) for batch in batches], n_jobs), strict=True))
+    return [jobs[i : i + size] for i in range(0, len(jobs), size)]
