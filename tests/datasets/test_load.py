@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 from ledl.datasets import _load, _readers, available, load
 from ledl.datasets._archives import ArchiveError
 from ledl.datasets._load import registry
-from ledl.datasets._matlab import read_matrices
+from ledl.datasets._readers import read_matrices
 from ledl.features import Preprocessing
 from models import write_model
 

@@ -15,9 +15,8 @@ import numpy as np
 import sklearn.datasets
 from sklearn.utils import Bunch
 
-from ledl.arrays import Array
 from ledl.datasets._archives import ArchiveError, extract
-from ledl.datasets._readers import READERS, Samples, as_usps
+from ledl.datasets._readers import READERS, as_usps
 from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
 
 # The network that makes features of a dataset's images, in the folder of the data.
@@ -163,10 +162,27 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
             other = "not the one we know" if known else "none known to compare with"
             description += f"File: {path.name}, sha256 {digest} ({'as known' if digest == known else other}).\n"
     elif download and info.openml:
-        where, (data, target, images) = "OpenML's USPS", _fetch_openml(info, home)
+        options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
+        try:
+            found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
+        except Exception as error:  # no network, no such dataset, a file that is not what it should be
+            raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
+        # 256 values from -1 to 1, and labels "1" to "10".
+        values, labels = (np.asarray(array, dtype=np.float64) for array in (found.data, found.target))
+        where, (data, target, images) = "OpenML's USPS", as_usps(values, labels - 1)
     else:
         raise FileNotFoundError(_where_to_get(info, home))
-    _check(data, target, info, where)
+    reason = ""
+    if not len(data) or data.shape[1] != info.features:
+        reason = f"samples of shape {data.shape}, but there are {info.features} features"
+    elif not np.isfinite(data).all():
+        reason = "NaN or infinite features"
+    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
+        reason = "labels that are not 0, 1, ..."
+    elif target.max() >= info.classes:
+        reason = f"the label {target.max()}, but there are {info.classes} classes"
+    if reason:
+        raise ValueError(f"{where} has {reason}. Make or get the file again.")
     n_classes = int(target.max()) + 1
     as_known = len(info.target_names) == n_classes
     return Bunch(
@@ -254,21 +270,6 @@ def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
     return None
 
 
-def _check(data: Array, target: Array, info: DatasetInfo, where: str) -> None:
-    """Raise ValueError unless samples are finite, with the right features, and have labels 0, 1, ..."""
-    if not len(data) or data.shape[1] != info.features:
-        reason = f"samples of shape {data.shape}, but there are {info.features} features"
-    elif not np.isfinite(data).all():
-        reason = "NaN or infinite features"
-    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
-        reason = "labels that are not 0, 1, ..."
-    elif target.max() >= info.classes:
-        reason = f"the label {target.max()}, but there are {info.classes} classes"
-    else:
-        return
-    raise ValueError(f"{where} has {reason}. Make or get the file again.")
-
-
 def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> Bunch:
     """Return the features of class folders of images, each computed once."""
     model, folder = _find_model(info, home), home / source.names[0]
@@ -334,16 +335,6 @@ def _download(info: DatasetInfo, home: Path) -> None:
     except ArchiveError:
         archive.unlink()  # or it would be taken for good the next time
         raise
-
-
-def _fetch_openml(info: DatasetInfo, home: Path) -> Samples:
-    """Return OpenML's USPS: 256 values from -1 to 1, and labels "1" to "10"."""
-    options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
-    try:
-        found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
-    except Exception as error:  # no network, no such dataset, a file that is not what it should be
-        raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
-    return as_usps(np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64) - 1)
 
 
 def _where_to_get(info: DatasetInfo, home: Path) -> str:
