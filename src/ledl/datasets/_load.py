@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,57 +22,25 @@ from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_f
 NETWORK_FILE = "resnet50_pool5.onnx"
 
 
-class SourceFiles(NamedTuple):
-    """One form in which a dataset may lie in a folder."""
-
-    kind: str
-    names: Sequence[str]
-    key: str = ""  # of the samples in an .npz file
-    sha256: Sequence[str] = ()  # empty if we never held the files
-    pyramid: bool = False
-
-
-class DatasetInfo(NamedTuple):
-    """What `registry.toml` says of a dataset."""
-
-    name: str
-    title: str
-    features: int
-    samples: int
-    classes: int
-    terms: str
-    citation: str
-    differs: str
-    ask: str
-    files: Sequence[SourceFiles]
-    target_names: Sequence[str] = ()
-    openml: str = ""
-    url: str = ""  # only where redistribution is allowed
-    archive: str = ""
-    archive_sha256: str = ""  # empty if we never held the archive
-    inner: str = ""  # an archive in the archive
-    only: str = ""  # the folder in it that is wanted
-
-    @property
-    def description(self) -> str:
-        """The text of ``DESCR``."""
-        return (
-            f"{self.title}\n\nSamples: {self.samples}, classes: {self.classes}.\nTerms: {self.terms}\n"
-            f"Source: {self.ask}\nCite: {self.citation}\nDiffers from the paper's: {self.differs}\n"
-        )
+# Of a dataset and of its files in `registry.toml`, which says what they mean.
+OPTIONAL = {"target_names": (), "openml": "", "url": "", "archive_sha256": "", "inner": "", "only": ""}
+OPTIONAL_OF_FILES = {"key": "", "sha256": (), "pyramid": False}
 
 
 @cache
-def registry() -> dict[str, DatasetInfo]:
+def registry() -> dict[str, Bunch]:
     """Return what is known of all datasets but scikit-learn's digits."""
     here = files("ledl.datasets")
     found = {}
     for name, values in tomllib.loads((here / "registry.toml").read_text("utf-8")).items():
-        names = values.pop("target_names", ())
-        if isinstance(names, str):
-            names = (here / names).read_text("utf-8").split()
-        sources = [SourceFiles(**file) for file in values.pop("files")]
-        found[name] = DatasetInfo(name=name, files=sources, target_names=names, **values)
+        info = found[name] = Bunch(name=name, **(OPTIONAL | values))
+        if isinstance(info.target_names, str):
+            info.target_names = (here / info.target_names).read_text("utf-8").split()
+        info.files = [Bunch(**(OPTIONAL_OF_FILES | form)) for form in info.files]
+        info.description = (
+            f"{info.title}\n\nSamples: {info.samples}, classes: {info.classes}.\nTerms: {info.terms}\n"
+            f"Source: {info.ask}\nCite: {info.citation}\nDiffers from the paper's: {info.differs}\n"
+        )
     return found
 
 
@@ -261,7 +228,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ledl"
 
 
-def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
+def _find(info: Bunch, home: Path) -> Bunch | None:
     """Return the first form of the dataset that is there, whole."""
     for source in info.files:
         paths = [home / file for file in source.names]
@@ -270,7 +237,7 @@ def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
     return None
 
 
-def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> Bunch:
+def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
     """Return the features of class folders of images, each computed once."""
     model, folder = _find_model(info, home), home / source.names[0]
     listing = load_image_folder(folder, decode=False)
@@ -295,7 +262,7 @@ def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> B
     )
 
 
-def _find_model(info: DatasetInfo, home: Path) -> Path:
+def _find_model(info: Bunch, home: Path) -> Path:
     model = home / NETWORK_FILE
     if not model.is_file():
         raise FileNotFoundError(
@@ -307,7 +274,7 @@ def _find_model(info: DatasetInfo, home: Path) -> Path:
     return model
 
 
-def _download(info: DatasetInfo, home: Path) -> None:
+def _download(info: Bunch, home: Path) -> None:
     """Fetch the archive, by pooch, and unpack it; nothing has its final name before it is complete."""
     try:
         import pooch
@@ -337,7 +304,7 @@ def _download(info: DatasetInfo, home: Path) -> None:
         raise
 
 
-def _where_to_get(info: DatasetInfo, home: Path) -> str:
+def _where_to_get(info: Bunch, home: Path) -> str:
     forms = " or ".join(" and ".join(source.names) for source in info.files)
     return (
         f"The dataset {info.name!r} is read from {forms} in {home}, but none is there. {info.ask} Put the "
