@@ -101,13 +101,14 @@ def download(model, X, y, network):
         handler = partial(Quiet, directory=source)
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            entry = _load.registry()["caltech101"]._replace(
-                url=f"http://127.0.0.1:{server.server_port}/small.zip",
-                archive="small.zip",
-                archive_sha256=hashlib.sha256((source / "small.zip").read_bytes()).hexdigest(),
-                inner="",
-                only="images",
-            )
+            changed = {
+                "url": f"http://127.0.0.1:{server.server_port}/small.zip",
+                "archive": "small.zip",
+                "archive_sha256": hashlib.sha256((source / "small.zip").read_bytes()).hexdigest(),
+                "inner": "",
+                "only": "images",
+            }
+            entry = _load.Bunch(**_load.registry()["caltech101"] | changed)
             try:
                 _load._download(entry, home)
             finally:

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures, page
-from ledl.explanations._pictures import Gallery, Picture, signed_picture
+from ledl.explanations._page import Gallery, Picture, signed_picture
 from ledl.features import ImageError
 
 MODELS = {
@@ -423,8 +423,8 @@ def test_a_tiny_lead_does_not_look_like_none(by_samples):
 def test_bytes_that_claim_many_pixels_are_refused(monkeypatch):
     content = io.BytesIO()
     PIL.Image.new("L", (40, 30)).save(content, "PNG")
-    monkeypatch.setattr("ledl.explanations._pictures.MAX_PIXELS", 1200)
+    monkeypatch.setattr("ledl.explanations._page.MAX_PIXELS", 1200)
     assert Picture(content.getvalue(), "small").opened().size == (40, 30)
-    monkeypatch.setattr("ledl.explanations._pictures.MAX_PIXELS", 1199)
+    monkeypatch.setattr("ledl.explanations._page.MAX_PIXELS", 1199)
     with pytest.raises(ImageError, match="claims 40 x 30 pixels"):
         Picture(content.getvalue(), "large").opened()

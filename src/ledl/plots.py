@@ -82,8 +82,7 @@ class ConvergenceDisplay:
     """
 
     def __init__(self, history: Mapping[str, Array], *, name: str = "") -> None:
-        self.history = history
-        self.name = name
+        self.history, self.name = history, name
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, name: str | None = None) -> ConvergenceDisplay:

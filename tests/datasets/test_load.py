@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 from ledl.datasets import _load, _readers, available, load
 from ledl.datasets._archives import ArchiveError
 from ledl.datasets._load import registry
-from ledl.datasets._matlab import read_matrices
+from ledl.datasets._readers import read_matrices
 from ledl.features import Preprocessing
 from models import write_model
 
@@ -359,12 +359,12 @@ def serve_caltech(folder, rng):
 def test_what_may_be_redistributed_is_downloaded(server, tmp_path, rng, monkeypatch):
     folder, address = server
     serve_caltech(folder, rng)
-    entry = registry()["caltech101"]._replace(url=f"{address}/caltech-101.zip")
+    entry = Bunch(**registry()["caltech101"] | {"url": f"{address}/caltech-101.zip"})
     home = tmp_path / "home"
     home.mkdir()
     write_model(home / "resnet50_pool5.onnx", n_features=4, monkeypatch=monkeypatch)
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
-    entry = entry._replace(samples=4, classes=2)
+    entry = Bunch(**entry | {"samples": 4, "classes": 2})
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     with pytest.warns(UserWarning, match="its checksum is not known to us; compare sha256"):
         dataset = load("caltech101", data_home=home)
@@ -376,7 +376,8 @@ def test_what_may_be_redistributed_is_downloaded(server, tmp_path, rng, monkeypa
 def test_a_download_with_another_checksum_leaves_nothing(server, tmp_path, rng, monkeypatch):
     folder, address = server
     serve_caltech(folder, rng)
-    entry = registry()["caltech101"]._replace(url=f"{address}/caltech-101.zip", archive_sha256="0" * 64)
+    changed = {"url": f"{address}/caltech-101.zip", "archive_sha256": "0" * 64}
+    entry = Bunch(**registry()["caltech101"] | changed)
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     home = tmp_path / "home"
     home.mkdir()
@@ -385,13 +386,13 @@ def test_a_download_with_another_checksum_leaves_nothing(server, tmp_path, rng, 
     with pytest.raises(ArchiveError, match=r"is not what it was.*Nothing was kept"):
         load("caltech101", data_home=home)
     assert list(home.iterdir()) == [model]
-    entry = entry._replace(url=f"{address}/missing.zip", archive_sha256="")
+    entry = Bunch(**entry | {"url": f"{address}/missing.zip", "archive_sha256": ""})
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     with pytest.raises(FileNotFoundError, match=r"CaltechDATA.*Download: .*404"):
         load("caltech101", data_home=home)
     # What cannot be unpacked is not kept either, or it would be taken for good the next time.
     (folder / "cut.zip").write_bytes((folder / "caltech-101.zip").read_bytes()[:500])
-    entry = entry._replace(url=f"{address}/cut.zip")
+    entry = Bunch(**entry | {"url": f"{address}/cut.zip"})
     monkeypatch.setattr(_load, "registry", lambda: {"caltech101": entry})
     with pytest.warns(UserWarning, match="checksum"), pytest.raises(ArchiveError, match="cannot be unpacked"):
         load("caltech101", data_home=home)

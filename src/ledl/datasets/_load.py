@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,66 +14,33 @@ import numpy as np
 import sklearn.datasets
 from sklearn.utils import Bunch
 
-from ledl.arrays import Array
 from ledl.datasets._archives import ArchiveError, extract
-from ledl.datasets._readers import READERS, Samples, as_usps
+from ledl.datasets._readers import READERS, as_usps
 from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
 
 # The network that makes features of a dataset's images, in the folder of the data.
 NETWORK_FILE = "resnet50_pool5.onnx"
 
 
-class SourceFiles(NamedTuple):
-    """One form in which a dataset may lie in a folder."""
-
-    kind: str
-    names: Sequence[str]
-    key: str = ""  # of the samples in an .npz file
-    sha256: Sequence[str] = ()  # empty if we never held the files
-    pyramid: bool = False
-
-
-class DatasetInfo(NamedTuple):
-    """What `registry.toml` says of a dataset."""
-
-    name: str
-    title: str
-    features: int
-    samples: int
-    classes: int
-    terms: str
-    citation: str
-    differs: str
-    ask: str
-    files: Sequence[SourceFiles]
-    target_names: Sequence[str] = ()
-    openml: str = ""
-    url: str = ""  # only where redistribution is allowed
-    archive: str = ""
-    archive_sha256: str = ""  # empty if we never held the archive
-    inner: str = ""  # an archive in the archive
-    only: str = ""  # the folder in it that is wanted
-
-    @property
-    def description(self) -> str:
-        """The text of ``DESCR``."""
-        return (
-            f"{self.title}\n\nSamples: {self.samples}, classes: {self.classes}.\nTerms: {self.terms}\n"
-            f"Source: {self.ask}\nCite: {self.citation}\nDiffers from the paper's: {self.differs}\n"
-        )
+# Of a dataset and of its files in `registry.toml`, which says what they mean.
+OPTIONAL = {"target_names": (), "openml": "", "url": "", "archive_sha256": "", "inner": "", "only": ""}
+OPTIONAL_OF_FILES = {"key": "", "sha256": (), "pyramid": False}
 
 
 @cache
-def registry() -> dict[str, DatasetInfo]:
+def registry() -> dict[str, Bunch]:
     """Return what is known of all datasets but scikit-learn's digits."""
     here = files("ledl.datasets")
     found = {}
     for name, values in tomllib.loads((here / "registry.toml").read_text("utf-8")).items():
-        names = values.pop("target_names", ())
-        if isinstance(names, str):
-            names = (here / names).read_text("utf-8").split()
-        sources = [SourceFiles(**file) for file in values.pop("files")]
-        found[name] = DatasetInfo(name=name, files=sources, target_names=names, **values)
+        info = found[name] = Bunch(name=name, **(OPTIONAL | values))
+        if isinstance(info.target_names, str):
+            info.target_names = (here / info.target_names).read_text("utf-8").split()
+        info.files = [Bunch(**(OPTIONAL_OF_FILES | form)) for form in info.files]
+        info.description = (
+            f"{info.title}\n\nSamples: {info.samples}, classes: {info.classes}.\nTerms: {info.terms}\n"
+            f"Source: {info.ask}\nCite: {info.citation}\nDiffers from the paper's: {info.differs}\n"
+        )
     return found
 
 
@@ -163,10 +129,27 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
             other = "not the one we know" if known else "none known to compare with"
             description += f"File: {path.name}, sha256 {digest} ({'as known' if digest == known else other}).\n"
     elif download and info.openml:
-        where, (data, target, images) = "OpenML's USPS", _fetch_openml(info, home)
+        options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
+        try:
+            found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
+        except Exception as error:  # no network, no such dataset, a file that is not what it should be
+            raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
+        # 256 values from -1 to 1, and labels "1" to "10".
+        values, labels = (np.asarray(array, dtype=np.float64) for array in (found.data, found.target))
+        where, (data, target, images) = "OpenML's USPS", as_usps(values, labels - 1)
     else:
         raise FileNotFoundError(_where_to_get(info, home))
-    _check(data, target, info, where)
+    reason = ""
+    if not len(data) or data.shape[1] != info.features:
+        reason = f"samples of shape {data.shape}, but there are {info.features} features"
+    elif not np.isfinite(data).all():
+        reason = "NaN or infinite features"
+    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
+        reason = "labels that are not 0, 1, ..."
+    elif target.max() >= info.classes:
+        reason = f"the label {target.max()}, but there are {info.classes} classes"
+    if reason:
+        raise ValueError(f"{where} has {reason}. Make or get the file again.")
     n_classes = int(target.max()) + 1
     as_known = len(info.target_names) == n_classes
     return Bunch(
@@ -245,7 +228,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ledl"
 
 
-def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
+def _find(info: Bunch, home: Path) -> Bunch | None:
     """Return the first form of the dataset that is there, whole."""
     for source in info.files:
         paths = [home / file for file in source.names]
@@ -254,22 +237,7 @@ def _find(info: DatasetInfo, home: Path) -> SourceFiles | None:
     return None
 
 
-def _check(data: Array, target: Array, info: DatasetInfo, where: str) -> None:
-    """Raise ValueError unless samples are finite, with the right features, and have labels 0, 1, ..."""
-    if not len(data) or data.shape[1] != info.features:
-        reason = f"samples of shape {data.shape}, but there are {info.features} features"
-    elif not np.isfinite(data).all():
-        reason = "NaN or infinite features"
-    elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
-        reason = "labels that are not 0, 1, ..."
-    elif target.max() >= info.classes:
-        reason = f"the label {target.max()}, but there are {info.classes} classes"
-    else:
-        return
-    raise ValueError(f"{where} has {reason}. Make or get the file again.")
-
-
-def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> Bunch:
+def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
     """Return the features of class folders of images, each computed once."""
     model, folder = _find_model(info, home), home / source.names[0]
     listing = load_image_folder(folder, decode=False)
@@ -294,7 +262,7 @@ def _features_of_images(info: DatasetInfo, source: SourceFiles, home: Path) -> B
     )
 
 
-def _find_model(info: DatasetInfo, home: Path) -> Path:
+def _find_model(info: Bunch, home: Path) -> Path:
     model = home / NETWORK_FILE
     if not model.is_file():
         raise FileNotFoundError(
@@ -306,7 +274,7 @@ def _find_model(info: DatasetInfo, home: Path) -> Path:
     return model
 
 
-def _download(info: DatasetInfo, home: Path) -> None:
+def _download(info: Bunch, home: Path) -> None:
     """Fetch the archive, by pooch, and unpack it; nothing has its final name before it is complete."""
     try:
         import pooch
@@ -336,17 +304,7 @@ def _download(info: DatasetInfo, home: Path) -> None:
         raise
 
 
-def _fetch_openml(info: DatasetInfo, home: Path) -> Samples:
-    """Return OpenML's USPS: 256 values from -1 to 1, and labels "1" to "10"."""
-    options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
-    try:
-        found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
-    except Exception as error:  # no network, no such dataset, a file that is not what it should be
-        raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
-    return as_usps(np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64) - 1)
-
-
-def _where_to_get(info: DatasetInfo, home: Path) -> str:
+def _where_to_get(info: Bunch, home: Path) -> str:
     forms = " or ".join(" and ".join(source.names) for source in info.files)
     return (
         f"The dataset {info.name!r} is read from {forms} in {home}, but none is there. {info.ask} Put the "

@@ -6,20 +6,24 @@ import bz2
 import gzip
 import io
 import math
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 from ledl.arrays import Array
-from ledl.datasets._matlab import read_matrices
 
 # More than an array of any dataset here has, unpacked.
 MAX_BYTES = 2**33
 # And more than the text of USPS, which has 28 MB.
 MAX_TEXT = 2**28
 
+# MATLAB's types of data, and those of them that a matrix may be of.
+TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+MATRIX, COMPRESSED, NUMERIC_CLASSES = 14, 15, range(6, 16)
 
 # (n, d) float32, not normalised; (n,) labels; (n, height, width) uint8, or None.
 Samples = tuple[Array, Array, Array | None]
@@ -87,6 +91,63 @@ def _read_faces(paths: list[Path], key: str) -> Samples:
     images = np.ascontiguousarray(pixels.reshape(-1, 32, 32).transpose(0, 2, 1).astype(np.uint8))
     _, target = np.unique(labels, return_inverse=True)
     return images.reshape(len(images), -1).astype(np.float32), target, images
+
+
+def read_matrices(content: bytes, names: tuple[str, ...], max_bytes: int) -> dict[str, Array]:
+    """Return the numeric matrices of those names in a MATLAB file of version 5; raise ValueError if it is none.
+
+    SciPy's reader is compiled and crashes on some malformed files; these come from strangers, and hold two
+    matrices.
+    """
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None or len(content) < 128:
+        raise ValueError("it is not a MATLAB file of version 5 (save it with -v7 or lower)")
+    found, position = {}, 128
+    while position < len(content):
+        kind, body, position = _element(content, position, order)
+        if kind == COMPRESSED:
+            unpacker = zlib.decompressobj()
+            unpacked = unpacker.decompress(body, max_bytes)
+            if unpacker.unconsumed_tail:
+                raise ValueError(f"a matrix unpacks to more than {max_bytes:,} bytes")
+            kind, body, _ = _element(unpacked, 0, order)
+        if kind != MATRIX:
+            continue
+        _, flags, start = _element(body, 0, order)
+        _, sizes, start = _element(body, start, order)
+        _, label, start = _element(body, start, order)
+        name = label.decode("ascii", "replace")
+        if name not in names:
+            continue
+        (flag,) = struct.unpack_from(f"{order}I", flags)
+        if flag & 0xFF not in NUMERIC_CLASSES or flag & 0x0800:
+            raise ValueError(f"{name} is not a matrix of real numbers")
+        shape = np.frombuffer(sizes, f"{order}i4")
+        kind, values, _ = _element(body, start, order)
+        if kind not in TYPES:
+            raise ValueError(f"{name} is of an unknown type, {kind}")
+        numbers = np.frombuffer(values, order + TYPES[kind])
+        if len(shape) != 2 or (shape < 0).any() or int(np.prod(shape, dtype=object)) != numbers.size:
+            raise ValueError(f"{name} claims shape {shape.tolist()}, but has {numbers.size} numbers")
+        found[name] = numbers.reshape(tuple(shape), order="F")
+    return found
+
+
+def _element(content: bytes, position: int, order: str) -> tuple[int, bytes, int]:
+    """Return the type and the bytes of an element of a MATLAB file, and where the next begins."""
+    if position + 8 > len(content):
+        raise ValueError("it is cut off")
+    kind, size = struct.unpack_from(f"{order}II", content, position)
+    if kind >> 16:  # small: type and size in four bytes, the data in the other four
+        kind, size, start, end = kind & 0xFFFF, kind >> 16, position + 4, position + 8
+        if size > 4:
+            raise ValueError("it is broken")
+    else:
+        start = position + 8
+        end = start + size if kind == COMPRESSED else start + -(-size // 8) * 8
+    if start + size > len(content):
+        raise ValueError("it is cut off")
+    return kind, content[start : start + size], end
 
 
 def _read_usps(paths: list[Path], key: str) -> Samples:

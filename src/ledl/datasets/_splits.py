@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -118,7 +118,7 @@ class FewShotSplit:
             Indices into `y`.
         """
         splits = few_shot_splits(y, n_per_class=self.n_per_class, seeds=self.seeds)
-        identities = _identities(X)
+        identities = range(len(y)) if X is None else _identities(X)
         for seed, (train, test) in zip(self.seeds, splits, strict=True):
             shared = _n_shared(identities, train, test)
             if shared:
@@ -171,17 +171,13 @@ def n_shared_samples(X: Array, train: Array, test: Array) -> int:
     return _n_shared(_identities(X), train, test)
 
 
-def _n_shared(identities: list[Any], train: Array, test: Array) -> int:
-    if not identities:
-        return 0
+def _n_shared(identities: Sequence[Any], train: Array, test: Array) -> int:
     known = {identities[i] for i in train}
     return sum(identities[i] in known for i in test)
 
 
 def _identities(X: Any) -> list[Any]:
     """Return for each sample what it has in common with those that are identical to it, and with no other."""
-    if X is None:
-        return []
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     elif hasattr(X, "tocsr"):

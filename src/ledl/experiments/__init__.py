@@ -8,8 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ledl.experiments._paper import DATASET_TITLES, PAPER_DATASETS, PAPER_TABLE
-from ledl.methods import METHODS, Method
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, PAPER_TABLE, Method
 
 if TYPE_CHECKING:
     from ledl.experiments._cells import Plan

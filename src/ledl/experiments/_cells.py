@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 import ledl
@@ -53,13 +52,8 @@ SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 PACKAGES = ("ledl", "numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 # A temporary file that old belongs to nobody: its writer was killed.
 ABANDONED_AFTER = 24 * 3600.0
+load_dataset = cache(load)  # read once in every process
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and what tempfile adds
-
-
-@cache
-def load_dataset(name: str) -> Bunch:
-    """Return a dataset, read once in every process."""
-    return load(name)
 
 
 @cache
@@ -270,7 +264,17 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         settings = cell.known_settings
         if settings is None:
             started = time.perf_counter()
-            search = _search(cell, X[train], y[train], device)
+            method, seen = METHODS[cell.method], X[train]
+            if method.isotropic and len(seen) < X.shape[1]:
+                # Coordinates in the span of all training samples: the same inner products, so the same
+                # scores, in fewer features.
+                seen = row_factorization(seen.astype(np.float64))[0].astype(X.dtype)
+            model, grid = _make(cell.method, None, cell.seed, device), dict(method.grid_for(cell.select))
+            cv = folds(y[train], cell.n_per_class, cell.seed)
+            if isinstance(model, BATCHED):
+                search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y[train])
+            else:
+                search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y[train])
             told["select_seconds"] = time.perf_counter() - started
             settings, told["cv_accuracy"] = search.best_params_, float(search.best_score_)
         caught.clear()  # settings that were not chosen need not have converged
@@ -317,20 +321,6 @@ def _warm_up(method: str, device: str | None) -> None:
     digits = load_dataset("digits")
     model = _make(method, {}, 0, device).fit(digits.data[:60], digits.target[:60])
     model.predict(digits.data[60:120])
-
-
-def _search(cell: Cell, X: Array, y: Array, device: str | None) -> Any:
-    """Return the search among the settings of the method's grid, by cross-validation in training samples."""
-    method = METHODS[cell.method]
-    if method.isotropic and len(X) < X.shape[1]:
-        # Coordinates in the span of all training samples: the same inner products, so the same scores, in
-        # fewer features.
-        X = row_factorization(X.astype(np.float64))[0].astype(X.dtype)
-    model, grid = _make(cell.method, None, cell.seed, device), dict(method.grid_for(cell.select))
-    cv = folds(y, cell.n_per_class, cell.seed)
-    if isinstance(model, BATCHED):
-        return BatchedSearchCV(model, grid, cv=cv, refit=False).fit(X, y)
-    return GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(X, y)
 
 
 def folds(y: Array, n_per_class: int, seed: int) -> list[tuple[Array, Array]]:

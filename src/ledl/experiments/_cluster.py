@@ -102,8 +102,19 @@ class Workers:
             here = set(self._client.nthreads())
             come = sorted(here - self._welcomed)
             self._welcomed &= here
-            if come:
-                self._welcomed |= self._examine(come)
+            versions = self._ask(come, pkgutil.resolve_name, "ledl:__version__")  # needs no ledl to be asked
+            for worker, version in versions.items():
+                if version != ledl.__version__:
+                    there = f"has ledl {version}" if isinstance(version, str) else f"has no ledl ({version})"
+                    raise WrongWorkerError(
+                        f"The worker {worker} {there}, and this machine ledl {ledl.__version__}, so that "
+                        "results could differ. Install the same on both, and start the worker again."
+                    )
+            alive = list(versions)
+            for worker, trouble in self._ask(alive, trouble_here, self._digests, self._device).items():
+                if trouble:
+                    raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
+            self._welcomed |= set(self._ask(alive, take_cells))
         except OSError as error:
             raise self._lost(error) from error
         if self._welcomed:
@@ -115,24 +126,9 @@ class Workers:
             )
         return bool(come)
 
-    def _examine(self, come: list[str]) -> set[str]:
-        """Return those that are not gone already; raise WrongWorkerError if one is not fit."""
-        versions = self._ask(come, pkgutil.resolve_name, "ledl:__version__")  # needs no ledl to be asked
-        for worker, version in versions.items():
-            if version != ledl.__version__:
-                there = f"has ledl {version}" if isinstance(version, str) else f"has no ledl ({version})"
-                raise WrongWorkerError(
-                    f"The worker {worker} {there}, and this machine ledl {ledl.__version__}, so that results "
-                    "could differ. Install the same on both, and start the worker again."
-                )
-        for worker, trouble in self._ask(list(versions), trouble_here, self._digests, self._device).items():
-            if trouble:
-                raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
-        return set(self._ask(list(versions), take_cells))
-
     def _ask(self, workers: list[str], function: Any, *arguments: Any) -> dict[str, Any]:
         """Return what a function gives on each worker, or its error; those that have died say nothing."""
-        answers = self._client.run(function, *arguments, workers=workers, on_error="return")
+        answers = self._client.run(function, *arguments, workers=workers, on_error="return") if workers else {}
         return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
 
     def run(self, cells: Sequence[Cell], store: Store) -> Iterator[Done]:
@@ -143,7 +139,15 @@ class Workers:
         waiting, running = deque(cells), dict[Any, Cell]()
         while waiting or running:
             if self.welcome():
-                waiting.extendleft(self._take_back(running))
+                # Cells that no worker has been given, since none took cells then, are sent anew: Dask looks at
+                # them again when a worker comes, but not when one that has come begins to take cells.
+                try:
+                    given = {key for keys in self._client.processing().values() for key in keys}
+                except OSError as error:
+                    raise self._lost(error) from error
+                for future in [each for each in running if not each.done() and each.key not in given]:
+                    future.release()
+                    waiting.appendleft(running.pop(future))
             while waiting and len(running) < AHEAD * max(self.n, 1):
                 cell = waiting.popleft()
                 known = store.get(cell.identity)  # another run on the same store may have been faster
@@ -164,21 +168,6 @@ class Workers:
                 if done.result is not None:
                     store.put(done.cell.identity, done.result)
                 yield done
-
-    def _take_back(self, running: dict[Any, Cell]) -> list[Cell]:
-        """Remove and return the cells that no worker has been given.
-
-        They came to be so when no worker took cells. Dask looks at them again when a worker comes, but not when
-        one that has come begins to take cells.
-        """
-        try:
-            given = {key for keys in self._client.processing().values() for key in keys}
-        except OSError as error:
-            raise self._lost(error) from error
-        left = [future for future in running if not future.done() and future.key not in given]
-        for future in left:
-            future.release()
-        return [running.pop(future) for future in left]
 
     def _done(self, future: Any, cell: Cell) -> Done | None:
         """Return how a cell has ended; None if its result was lost with a worker, and it is computed again."""

@@ -28,10 +28,9 @@ from ledl.experiments._cells import (
     load_dataset,
     split,
 )
-from ledl.experiments._paper import DATASET_TITLES
 from ledl.experiments._tables import BEST, ITERATIONS, TO_THE_END, WITHIN_NOISE, Results, Table
 from ledl.files import write_atomically
-from ledl.methods import METHODS
+from ledl.methods import DATASET_TITLES, METHODS
 from ledl.model_selection import HELD_OUT_SAMPLES, N_FOLDS
 from ledl.plots import AccuracyDisplay, AtomsDisplay, CodesDisplay, ConvergenceDisplay, ExamplesDisplay
 
@@ -77,14 +76,42 @@ def draw(results: Results, folder: Path) -> Iterator[Picture]:
     """Draw and save whatever this run has the material for, and yield the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     plan, runs = results.plan, results.runs
-    yield from _draw_examples(plan, folder)
+    shown = [dataset for dataset in plan.datasets if "images" in load_dataset(dataset)]
+    if shown:
+        figure = _figure(8, 0.2 + 1.15 * len(shown))
+        for ax, dataset in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown, strict=True):
+            ExamplesDisplay.from_dataset(load_dataset(dataset), ax=ax)
+            ax.set_title(DATASET_TITLES[dataset], fontsize=9, loc="left")
+        titles = ", ".join(DATASET_TITLES[dataset] for dataset in shown)
+        yield _save(
+            figure,
+            folder / "examples.png",
+            "Example images",
+            "The first image of each of the first classes."
+            + ("" if len(shown) == len(plan.datasets) else " The other datasets come as features of images."),
+            f"One image of each of the first classes of {titles}.",
+        )
     if plan.studied and all((dataset, "ledl") in runs for dataset in plan.studied):
-        yield _draw_convergence(results, folder)
+        figure, axes = _grid(len(plan.studied), 3.4)
+        ends = []
+        for ax, dataset in zip(axes, plan.studied, strict=True):
+            model = results.fit_again(dataset, "ledl", **TO_THE_END)
+            ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
+            first, last = model.history_["augmented_objective"][[0, -1]]
+            ends.append(f"{DATASET_TITLES[dataset]} from {first:.3g} to {last:.3g}")
+        yield _save(
+            figure,
+            folder / "convergence.png",
+            "Convergence of LEDL",
+            f"The augmented objective and its terms over {ITERATIONS} iterations on the first split, at the "
+            "settings of the table, and the objective at the sparse codes (black), known every tenth "
+            "iteration.",
+            f"Curves of the objective over {ITERATIONS} iterations: {'; '.join(ends)}.",
+        )
     for dataset in plan.datasets:
         if dataset in CONFUSED and all((dataset, method) in runs for method in CONFUSED_METHODS):
             yield _draw_confusion(results, dataset, folder)
-    yield from _draw_weights(results, folder)
-    yield from _draw_samples(results, folder)
+    yield from _draw_studies(results, folder)
     for dataset in plan.datasets:
         if (dataset, "ledl") in runs:
             yield from _draw_atoms_and_codes(results, dataset, folder)
@@ -112,42 +139,6 @@ def _save(figure: Any, path: Path, title: str, caption: str, alt: str) -> Pictur
     figure.savefig(image, dpi=140, bbox_inches="tight", format="png")
     write_atomically(path, image.getvalue())
     return Picture(title, caption, alt, path, image.getvalue())
-
-
-def _draw_examples(plan: Plan, folder: Path) -> Iterator[Picture]:
-    shown = [dataset for dataset in plan.datasets if "images" in load_dataset(dataset)]
-    if not shown:
-        return
-    figure = _figure(8, 0.2 + 1.15 * len(shown))
-    for ax, dataset in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown, strict=True):
-        ExamplesDisplay.from_dataset(load_dataset(dataset), ax=ax)
-        ax.set_title(DATASET_TITLES[dataset], fontsize=9, loc="left")
-    yield _save(
-        figure,
-        folder / "examples.png",
-        "Example images",
-        "The first image of each of the first classes."
-        + ("" if len(shown) == len(plan.datasets) else " The other datasets come as features of images."),
-        f"One image of each of the first classes of {', '.join(DATASET_TITLES[dataset] for dataset in shown)}.",
-    )
-
-
-def _draw_convergence(results: Results, folder: Path) -> Picture:
-    figure, axes = _grid(len(results.plan.studied), 3.4)
-    ends = []
-    for ax, dataset in zip(axes, results.plan.studied, strict=True):
-        model = results.fit_again(dataset, "ledl", **TO_THE_END)
-        ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
-        first, last = model.history_["augmented_objective"][[0, -1]]
-        ends.append(f"{DATASET_TITLES[dataset]} from {first:.3g} to {last:.3g}")
-    return _save(
-        figure,
-        folder / "convergence.png",
-        "Convergence of LEDL",
-        f"The augmented objective and its terms over {ITERATIONS} iterations on the first split, at the "
-        "settings of the table, and the objective at the sparse codes (black), known every tenth iteration.",
-        f"Curves of the objective over {ITERATIONS} iterations: {'; '.join(ends)}.",
-    )
 
 
 def _draw_confusion(results: Results, dataset: str, folder: Path) -> Picture:
@@ -186,59 +177,53 @@ def _study(results: Results, groups: Mapping[str, Sequence[Sequence[Cell]]]) -> 
     return found
 
 
-def _splits(plan: Plan) -> str:
-    n = min(plan.n_splits, STUDY_SPLITS)
-    return "one split" if n == 1 else f"mean and standard deviation over the first {n} splits"
-
-
 def _ranges(accuracies: Mapping[str, Array]) -> str:
     means = {name: values.mean(axis=1) for name, values in accuracies.items()}
     return ", ".join(f"{name} {m.min():.0f} to {m.max():.0f} %" for name, m in means.items())
 
 
-def _draw_weights(results: Results, folder: Path) -> Iterator[Picture]:
-    plan, curves = results.plan, {}
+def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
+    """Draw accuracies over LEDL's weights, and those of several methods over the number of samples."""
+    plan, n = results.plan, min(results.plan.n_splits, STUDY_SPLITS)
+    splits = "one split" if n == 1 else f"mean and standard deviation over the first {n} splits"
+    by_weight = {}
     for weight in WEIGHT_VALUES:
         groups = {DATASET_TITLES[dataset]: plan.weight_cells(dataset, weight) for dataset in plan.studied}
-        curves[weight] = _study(results, groups)
-    if not all(curves.values()):
-        return
-    figure, axes = _grid(len(curves), 3.6, sharey=True)
-    defaults = METHODS["ledl"].make().get_params()
-    for ax, (weight, found) in zip(axes, curves.items(), strict=True):
-        label, values = WEIGHT_LABELS[weight], WEIGHT_VALUES[weight]
-        AccuracyDisplay(values, found, xlabel=label, mark=defaults[weight]).plot(ax)
-    yield _save(
-        figure,
-        folder / "weights.png",
-        "Accuracy of LEDL over its weights",
-        "One weight varied, the others at their defaults, on test samples, "
-        f"{_splits(plan)}. To look at; nothing was chosen from it.",
-        "; ".join(f"{weight}: {_ranges(found)}" for weight, found in curves.items()) + ".",
-    )
-
-
-def _draw_samples(results: Results, folder: Path) -> Iterator[Picture]:
-    plan, curves = results.plan, {}
+        by_weight[weight] = _study(results, groups)
+    if all(by_weight.values()):
+        figure, axes = _grid(len(by_weight), 3.6, sharey=True)
+        defaults = METHODS["ledl"].make().get_params()
+        for ax, (weight, found) in zip(axes, by_weight.items(), strict=True):
+            label, values = WEIGHT_LABELS[weight], WEIGHT_VALUES[weight]
+            AccuracyDisplay(values, found, xlabel=label, mark=defaults[weight]).plot(ax)
+        yield _save(
+            figure,
+            folder / "weights.png",
+            "Accuracy of LEDL over its weights",
+            f"One weight varied, the others at their defaults, on test samples, {splits}. To look at; nothing "
+            "was chosen from it.",
+            "; ".join(f"{weight}: {_ranges(found)}" for weight, found in by_weight.items()) + ".",
+        )
+    by_dataset = {}
     for dataset in plan.studied:
         groups = {METHODS[m].title: plan.sample_cells(dataset, m) for m in SAMPLED if m in plan.methods}
         found = _study(results, groups)
         if found:
-            curves[dataset] = [cells[0].n_per_class for cells in next(iter(groups.values()))], found
-    if not curves:
-        return
-    figure, axes = _grid(len(curves), 3.6)
-    for ax, (dataset, (values, found)) in zip(axes, curves.items(), strict=True):
-        AccuracyDisplay(values, found, xlabel="training samples a class", base=0).plot(ax)
-        ax.set_title(DATASET_TITLES[dataset])
-    ranges = "; ".join(f"{DATASET_TITLES[dataset]}: {_ranges(found)}" for dataset, (_, found) in curves.items())
-    yield _save(
-        figure,
-        folder / "samples.png",
-        "Accuracy over the number of training samples",
-        f"Every method at its defaults; {_splits(plan)}.",
-        f"Accuracy over the number of training samples a class. {ranges}.",
-    )
+            by_dataset[dataset] = [cells[0].n_per_class for cells in next(iter(groups.values()))], found
+    if by_dataset:
+        figure, axes = _grid(len(by_dataset), 3.6)
+        ranges = []
+        for ax, (dataset, (numbers, found)) in zip(axes, by_dataset.items(), strict=True):
+            AccuracyDisplay(numbers, found, xlabel="training samples a class", base=0).plot(ax)
+            ax.set_title(DATASET_TITLES[dataset])
+            ranges.append(f"{DATASET_TITLES[dataset]}: {_ranges(found)}")
+        yield _save(
+            figure,
+            folder / "samples.png",
+            "Accuracy over the number of training samples",
+            f"Every method at its defaults; {splits}.",
+            f"Accuracy over the number of training samples a class. {'; '.join(ranges)}.",
+        )
 
 
 def _draw_atoms_and_codes(results: Results, dataset: str, folder: Path) -> Iterator[Picture]:
@@ -333,7 +318,34 @@ def write_page(
             for picture in pictures
         )
         sections["figures"] = "Figures", f'<section id="figures"><h2>Figures</h2>\n{text}</section>'
-    sections["how"] = "What was run", _how_section(plan, record, n_records, command)
+    datasets = methods = ""
+    for name in plan.datasets:
+        data = load_dataset(name)
+        differs = [line for line in data.DESCR.splitlines() if line.startswith("Differs from the paper's")]
+        text = (
+            f"{len(data.data):,} samples, {data.data.shape[1]:,} features, {len(data.target_names)} classes; "
+            f"sha256 of samples and labels {dataset_digest(name)[:16]}. {' '.join(differs)}"
+        )
+        datasets += f"<dt>{escape(DATASET_TITLES[name])}</dt><dd>{escape(text)}</dd>"
+    for method in map(METHODS.__getitem__, plan.methods):
+        text = " ".join(str(method.make()).split())
+        if method.fixed is not None:
+            text += ", at the paper's weights for each dataset"
+        elif plan.select != "defaults":
+            grid = "; ".join(
+                f"{key.split('__')[-1]} in {[f'{v:.4g}' if isinstance(v, float) else v for v in values]}"
+                for key, values in method.grid_for(plan.select).items()
+            ).replace("'", "")
+            text += f", {grid}"
+        methods += f"<dt>{escape(method.title)}</dt><dd>{escape(text)}</dd>"
+    protocol = PROTOCOL.format(n_per_class=plan.n_per_class, selection=SELECTIONS[plan.select])
+    text = (
+        f'<section id="how"><h2>What was run, and how to run it again</h2><pre>{escape(command)}</pre>'
+        f"<p>{escape(protocol)}</p><h3>Datasets</h3><dl>{datasets}</dl><h3>Methods</h3><dl>{methods}</dl>"
+        f"<h3>Run record</h3><pre>{escape(json.dumps(record, indent=2))}</pre>"
+        f"<p>Records of starts in this folder: {n_records}.</p></section>"
+    )
+    sections["how"] = "What was run", text
     sections |= settings
     menu = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, (title, _) in sections.items())
     body = "\n".join(text for _, text in sections.values())
@@ -382,35 +394,4 @@ def _table_section(table: Table) -> str:
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2>\n<div class="scroll"><table class="{kind}">'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
         f'<p class="note">{escape(table.full_note("Bold", "underlined"))}{hint}</p></section>'
-    )
-
-
-def _how_section(plan: Plan, record: Mapping[str, Any], n_records: int, command: str) -> str:
-    """Return what was run, and how to run it again."""
-    datasets = methods = ""
-    for name in plan.datasets:
-        data = load_dataset(name)
-        differs = [line for line in data.DESCR.splitlines() if line.startswith("Differs from the paper's")]
-        text = (
-            f"{len(data.data):,} samples, {data.data.shape[1]:,} features, {len(data.target_names)} classes; "
-            f"sha256 of samples and labels {dataset_digest(name)[:16]}. {' '.join(differs)}"
-        )
-        datasets += f"<dt>{escape(DATASET_TITLES[name])}</dt><dd>{escape(text)}</dd>"
-    for method in map(METHODS.__getitem__, plan.methods):
-        text = " ".join(str(method.make()).split())
-        if method.fixed is not None:
-            text += ", at the paper's weights for each dataset"
-        elif plan.select != "defaults":
-            grid = "; ".join(
-                f"{key.split('__')[-1]} in {[f'{v:.4g}' if isinstance(v, float) else v for v in values]}"
-                for key, values in method.grid_for(plan.select).items()
-            ).replace("'", "")
-            text += f", {grid}"
-        methods += f"<dt>{escape(method.title)}</dt><dd>{escape(text)}</dd>"
-    protocol = PROTOCOL.format(n_per_class=plan.n_per_class, selection=SELECTIONS[plan.select])
-    return (
-        f'<section id="how"><h2>What was run, and how to run it again</h2><pre>{escape(command)}</pre>'
-        f"<p>{escape(protocol)}</p><h3>Datasets</h3><dl>{datasets}</dl><h3>Methods</h3><dl>{methods}</dl>"
-        f"<h3>Run record</h3><pre>{escape(json.dumps(record, indent=2))}</pre>"
-        f"<p>Records of starts in this folder: {n_records}.</p></section>"
     )

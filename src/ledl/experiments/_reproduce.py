@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -21,7 +21,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from ledl.arrays import place
 from ledl.datasets import available
 from ledl.experiments._cells import Cell, Done, Plan, Store, dataset_digest, load_dataset, try_cell
-from ledl.experiments._paper import DATASET_TITLES, PAPER_DATASETS
+from ledl.experiments._cluster import Workers, connected
 from ledl.experiments._report import Picture, draw, find_remarks, write_page
 from ledl.experiments._tables import (
     Results,
@@ -35,10 +35,7 @@ from ledl.experiments._tables import (
     to_markdown,
 )
 from ledl.files import write_atomically
-from ledl.methods import METHODS
-
-if TYPE_CHECKING:
-    from ledl.experiments._cluster import Workers
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 
 @dataclass(frozen=True)
@@ -140,8 +137,6 @@ def reproduce(
                 "cluster's workers, one at a time to each. Leave out one of the two."
             )
         else:
-            from ledl.experiments._cluster import connected
-
             workers = stack.enter_context(connected(dask, digests, device))
             n_jobs = workers.n
         store.prepare()

@@ -23,8 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
 from ledl.experiments._cells import STUDIED, Cell, Plan, load_dataset, split
-from ledl.experiments._paper import DATASET_TITLES, PAPER_TABLE
-from ledl.methods import METHODS
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_TABLE
 
 LEVEL = 0.05  # of the paired test: larger p-values are noise; MARKED says so
 BEST, WITHIN_NOISE = "best", "within noise"
@@ -36,7 +35,6 @@ MARKED = (
 OURS = {"ledl": "differences", "ledl-cv": "differences-cv"}
 PAPER_N_PER_CLASS = 5  # its figures are for no other number
 RIVALS = ("src", "crc", "csdl", "lcksvd")  # the paper's
-NAMED_CLASSES = (1, 2, 3, 10, 16)  # of Extended YaleB, counted from 1
 ITERATIONS = 100  # of convergence curves: as many as the paper speaks of
 TO_THE_END = {"tol": 0.0, "max_iter": ITERATIONS}  # settings of LEDL
 
@@ -197,24 +195,48 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
     plan = results.plan
     present = {row.method for row in rows}
     made = [_accuracy_table(plan, rows)]
-    made += [_difference_table(results, m) for m in OURS if m in present and len(present) > 1]
-    times = {}
+    for ours in [method for method in OURS if method in present and len(present) > 1]:
+        entries, title = {}, METHODS[ours].title
+        for dataset, method in [pair for pair in results.runs if pair[1] != ours]:
+            entries[dataset, method] = Entry("")
+            if (dataset, ours) in results.runs:
+                difference, p = results.lead(dataset, ours, method)
+                text = f"{difference:+.1f}"
+                if p is not None:
+                    text += " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})" if p < 0.1 else f" (p = {p:.2f})"
+                entries[dataset, method] = Entry(text, difference)
+        note = (
+            f"Positive where {title} is ahead. In parentheses the p-value of a paired t-test over the splits. "
+            "Splits share test samples, so p-values are a guide, not a proof."
+        )
+        made.append(_by_method(plan, OURS[ours], f"{title} minus the others, points", entries, note))
+    entries = {}
     for row in rows:
         text = f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}"
-        times[row.dataset, row.method] = Entry(text, row.fit_seconds + row.predict_seconds)
+        entries[row.dataset, row.method] = Entry(text, row.fit_seconds + row.predict_seconds)
     note = (
         "Time to fit and to predict all test samples: median over the splits, one BLAS thread, at the settings "
         "taken, without the time to choose them. With several jobs they share the machine."
     )
-    made.append(_by_method(plan, "times", "fit / predict, s", times, note, smaller_first=True))
+    made.append(_by_method(plan, "times", "fit / predict, s", entries, note, smaller_first=True))
     if len(plan.datasets) == 1:  # each has a single column
         columns = [{row[0].text: row[1] for row in table.rows} for table in made]
         body = [[Entry(name), *(column.get(name, Entry("")) for column in columns)] for name in columns[0]]
         header, note = ["method", *(table.title for table in made)], " ".join(table.note for table in made)
         made = [Table("accuracy", DATASET_TITLES[plan.datasets[0]], header, body, note)]
-    if plan.select != "defaults":
-        made.append(_settings_table(results))
-    return made
+    if plan.select == "defaults":
+        return made
+    entries = {}
+    for method in plan.methods:
+        for dataset in plan.datasets if METHODS[method].fixed is None else ():
+            counts = Counter(
+                ", ".join(f"{name.split('__')[-1]} {_setting(x)}" for name, x in run["settings"].items())
+                for run in results.runs.get((dataset, method), ())
+            )
+            text = "; ".join(f"{what} (x{n})" if n > 1 else what for what, n in counts.most_common())
+            entries[dataset, method] = Entry(text)
+    note = "By cross-validation in the training samples of each split; how often, over the splits."
+    return [*made, _by_method(plan, "settings", "Settings chosen", entries, note, prose=True)]
 
 
 def _by_method(
@@ -252,11 +274,8 @@ def _accuracy_table(plan: Plan, rows: Sequence[Row]) -> Table:
             mean = float(np.mean([row.accuracy_mean for row in rows if row.method == method]))
             for column, value in [("mean", mean), ("mean rank", ranks.get(method, 0.0))]:
                 entries[column, method] = Entry(f"{value:.1f}", value) if method in ranks else Entry("")
-    return _by_method(plan, "accuracy", "Accuracy, %", entries, _protocol(plan, rows))
 
-
-def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
-    """Return what the accuracies of this run are, in words."""
+    # What the accuracies of this run are, in words.
     samples = "sample" if plan.n_per_class == 1 else "samples"
     chosen = "settings chosen by cross-validation in the training samples"
     settings = {"cv": chosen, "wide": f"{chosen}, from wide grids for LEDL, SRC and CRC"}.get(
@@ -280,43 +299,7 @@ def _protocol(plan: Plan, rows: Sequence[Row]) -> str:
         parts.append(
             "The paper's own weights, adjusted there for the highest rates, are reported, not ranked or marked."
         )
-    return " ".join(parts)
-
-
-def _difference_table(results: Results, ours: str) -> Table:
-    """Return one of our methods against each of the others."""
-    entries = {}
-    for dataset, method in results.runs:
-        if method == ours:
-            continue
-        entries[dataset, method] = Entry("")
-        if (dataset, ours) in results.runs:
-            difference, p = results.lead(dataset, ours, method)
-            text = f"{difference:+.1f}"
-            if p is not None:
-                text += " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})" if p < 0.1 else f" (p = {p:.2f})"
-            entries[dataset, method] = Entry(text, difference)
-    title = METHODS[ours].title
-    note = (
-        f"Positive where {title} is ahead. In parentheses the p-value of a paired t-test over the splits. "
-        "Splits share test samples, so p-values are a guide, not a proof."
-    )
-    return _by_method(results.plan, OURS[ours], f"{title} minus the others, points", entries, note)
-
-
-def _settings_table(results: Results) -> Table:
-    plan, entries = results.plan, {}
-    for method in plan.methods:
-        for dataset in plan.datasets if METHODS[method].fixed is None else ():
-            runs = results.runs.get((dataset, method), ())
-            counts = Counter(
-                ", ".join(f"{name.split('__')[-1]} {_setting(x)}" for name, x in run["settings"].items())
-                for run in runs
-            )
-            text = "; ".join(f"{what} (x{n})" if n > 1 else what for what, n in counts.most_common())
-            entries[dataset, method] = Entry(text)
-    note = "By cross-validation in the training samples of each split; how often, over the splits."
-    return _by_method(plan, "settings", "Settings chosen", entries, note, prose=True)
+    return _by_method(plan, "accuracy", "Accuracy, %", entries, " ".join(parts))
 
 
 def _setting(value: Any) -> str:
@@ -349,12 +332,37 @@ def claims_table(results: Results) -> Table | None:
             claims.append(claim_ahead(results, dataset))
         if dataset not in PAPER_TABLE or not (has["ledl"] and has["lcksvd"]):
             continue
-        if dataset == "yaleb":
-            claims += claims_on_people(_gains(results, dataset))
-        if dataset == "ucmerced":
-            claims.append(claim_on_tennis(load_dataset(dataset).target_names, _gains(results, dataset)))
-        if dataset in STUDIED:
-            claims += [_claim_on_convergence(results, dataset), _claim_on_errors(results, dataset)]
+        if dataset in ("yaleb", "ucmerced"):
+            # The points by which LEDL is ahead of LC-KSVD, class by class.
+            ledl, lcksvd = (np.diag(results.confusion(dataset, method)) for method in ("ledl", "lcksvd"))
+            gains, names = 100 * (ledl - lcksvd), load_dataset(dataset).target_names
+            claims += claims_on_people(gains) if dataset == "yaleb" else [claim_on_tennis(names, gains)]
+        if dataset not in STUDIED:
+            continue
+        values = results.fit_again(dataset, "ledl", **TO_THE_END).history_["augmented_objective"]
+        rises = np.flatnonzero(np.diff(values) > 0)
+        last = f", the last time in iteration {rises[-1] + 2}" if rises.size else ""
+        claims.append(
+            Claim(
+                dataset,
+                f"decreases monotonically and converges in about {ITERATIONS} iterations",
+                f"rose in {rises.size} of {len(values) - 1} iterations{last}; fell to "
+                f"{values[-1] / values[0]:.2g} of the first value; the last ten iterations changed it by "
+                f"{100 * abs(values[-1] / values[-11] - 1):.1f} %",
+                "not monotonically" if rises.size else "yes",
+            )
+        )
+        ours, theirs = (training_errors(results, dataset, method) for method in ("ledl", "lcksvd"))
+        smaller = [a < b for a, b in zip(ours, theirs, strict=True)]
+        claims.append(
+            Claim(
+                dataset,
+                "smaller training errors than LC-KSVD",
+                f"LEDL: data {ours[0]:.3f}, labels {ours[1]:.3f}; "
+                f"LC-KSVD: data {theirs[0]:.3f}, labels {theirs[1]:.3f}",
+                "yes" if all(smaller) else "no" if not any(smaller) else "in part",
+            )
+        )
     if not claims:
         return None
     return Table(
@@ -388,15 +396,9 @@ def claim_ahead(results: Results, dataset: str) -> Claim:
     return Claim(dataset, said, "LEDL minus " + ", ".join(parts), holds)
 
 
-def _gains(results: Results, dataset: str) -> Array:
-    """Return the points by which LEDL is ahead of LC-KSVD, class by class."""
-    ledl, lcksvd = (np.diag(results.confusion(dataset, method)) for method in ("ledl", "lcksvd"))
-    return np.asarray(100 * (ledl - lcksvd))
-
-
 def claims_on_people(gains: Array) -> list[Claim]:
     """Return those on classes of Extended YaleB, from the points gained in each."""
-    named = {i: gains[i - 1] for i in NAMED_CLASSES}
+    named = {i: gains[i - 1] for i in (1, 2, 3, 10, 16)}  # as the paper counts them
     n_reached = sum(gain >= 10 for gain in named.values())
     n_ahead = int(np.sum(gains[:20] > 0))
     return [
@@ -426,32 +428,6 @@ def claim_on_tennis(names: Sequence[str], gains: Array) -> Claim:
         f"as high or higher in {sum(kept)} of the other {len(kept)}; tennis and those lower: "
         + ", ".join(named),
         "yes" if all(kept) else f"in {sum(kept)} of {len(kept)}",
-    )
-
-
-def _claim_on_convergence(results: Results, dataset: str) -> Claim:
-    values = results.fit_again(dataset, "ledl", **TO_THE_END).history_["augmented_objective"]
-    rises = np.flatnonzero(np.diff(values) > 0)
-    last = f", the last time in iteration {rises[-1] + 2}" if rises.size else ""
-    change = abs(values[-1] / values[-11] - 1)
-    return Claim(
-        dataset,
-        f"decreases monotonically and converges in about {ITERATIONS} iterations",
-        f"rose in {rises.size} of {len(values) - 1} iterations{last}; fell to {values[-1] / values[0]:.2g} of "
-        f"the first value; the last ten iterations changed it by {100 * change:.1f} %",
-        "not monotonically" if rises.size else "yes",
-    )
-
-
-def _claim_on_errors(results: Results, dataset: str) -> Claim:
-    ledl, lcksvd = (training_errors(results, dataset, method) for method in ("ledl", "lcksvd"))
-    smaller = [a < b for a, b in zip(ledl, lcksvd, strict=True)]
-    return Claim(
-        dataset,
-        "smaller training errors than LC-KSVD",
-        f"LEDL: data {ledl[0]:.3f}, labels {ledl[1]:.3f}; "
-        f"LC-KSVD: data {lcksvd[0]:.3f}, labels {lcksvd[1]:.3f}",
-        "yes" if all(smaller) else "no" if not any(smaller) else "in part",
     )
 
 

@@ -1,9 +1,8 @@
 """Why a sample was taken for a class: what the scores are made of, as numbers, a figure and a page."""
 
-from ledl.explanations._display import ExplanationDisplay, pyplot
-from ledl.explanations._explain import explain
-from ledl.explanations._explanation import Explanation
-from ledl.explanations._page import page
-from ledl.explanations._pictures import Pictures
+from ledl.explanations._display import ExplanationDisplay
+from ledl.explanations._display import pyplot as pyplot  # for ledl.plots, not for users
+from ledl.explanations._explain import Explanation, explain
+from ledl.explanations._page import Pictures, page
 
-__all__ = ["Explanation", "ExplanationDisplay", "Pictures", "explain", "page", "pyplot"]
+__all__ = ["Explanation", "ExplanationDisplay", "Pictures", "explain", "page"]

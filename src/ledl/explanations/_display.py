@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ledl.explanations._explain import explain
-from ledl.explanations._explanation import Explanation
-from ledl.explanations._pictures import NO_PICTURES, Gallery, Picture, Pictures
+from ledl.explanations._explain import Explanation, explain
+from ledl.explanations._page import NO_PICTURES, Gallery, Picture, Pictures
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
@@ -121,20 +120,14 @@ class ExplanationDisplay:
             name: [] for name in ("sample", "scores", "atoms", "adds", "neighbors")
         }
         top, middle, bottom = figure.subfigures(3, height_ratios=heights)
-        self._draw_answer(top)
-        self._draw_atoms(middle)
-        self._draw_neighbors(bottom)
-        return self
 
-    def _draw_answer(self, part: Any) -> None:
-        """Draw the sample, if there is a picture of it, and the best scores."""
+        # The sample, if there is a picture of it, and the best scores.
         explanation, image = self.explanation, self._gallery.sample()
         widths = [3] if image is None else [2, 3]
-        *beside, ax = part.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        *beside, ax = top.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         self.axes_["sample"], self.axes_["scores"] = beside, [ax]
         for sample in beside:
             _show(sample, image, "", None)
-
         best = explanation.ranking[: self.n_scores]
         base = explanation.base[0] if np.ptp(explanation.base) == 0 else 0.0
         for place, score in enumerate(explanation.scores[best]):
@@ -153,7 +146,6 @@ class ExplanationDisplay:
             ax.set_xlim(right=max(0.0, explanation.scores.max()))  # where a class would fit perfectly
         ax.set_xlabel(f"score, from {base:.3g}, nothing explained" if base else "score", fontsize=8)
         _tidy(ax, base)
-
         first, second = explanation.ranking[:2]
         lead = explanation.scores[first] - explanation.scores[second]
         title = (
@@ -163,6 +155,25 @@ class ExplanationDisplay:
         if explanation.rejected:
             title = f"None of these (p = {explanation.p_value:.2g}); nearest: {title}"
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold", parse_math=False)
+
+        self._draw_atoms(middle)
+
+        if len(explanation.neighbors):
+            bottom.suptitle("Nearest training samples", fontsize=9)
+            axes = bottom.subplots(1, max(self.n_atoms, len(explanation.neighbors)), squeeze=False)[0]
+            for ax in axes:
+                ax.set_axis_off()
+            for ax, i, label, cosine in zip(
+                axes,
+                explanation.neighbors,
+                explanation.neighbor_classes,
+                explanation.similarities,
+                strict=False,
+            ):
+                name = _short(self._gallery.training_name(i), 20)
+                _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\ncosine {cosine:.2f}")
+                self.axes_["neighbors"].append(ax)
+        return self
 
     def _draw_atoms(self, part: Any) -> None:
         """Draw the atoms that decide most, and under each what it adds to the two best scores."""
@@ -198,21 +209,6 @@ class ExplanationDisplay:
             ax.set_yticks([0, 1], labels=names if k == atoms[0] else ["", ""], parse_math=False)
             ax.set(xlim=(-limit, limit), ylim=(1.6, -0.6), xticks=[])
             _tidy(ax)
-
-    def _draw_neighbors(self, part: Any) -> None:
-        explanation = self.explanation
-        if not len(explanation.neighbors):
-            return
-        part.suptitle("Nearest training samples", fontsize=9)
-        axes = part.subplots(1, max(self.n_atoms, len(explanation.neighbors)), squeeze=False)[0]
-        for ax in axes:
-            ax.set_axis_off()
-        for ax, i, label, cosine in zip(
-            axes, explanation.neighbors, explanation.neighbor_classes, explanation.similarities, strict=False
-        ):
-            name = _short(self._gallery.training_name(i), 20)
-            _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\ncosine {cosine:.2f}")
-            self.axes_["neighbors"].append(ax)
 
 
 def _show(ax: Any, picture: Picture | None, title: str, side: int | None = SIDE) -> None:

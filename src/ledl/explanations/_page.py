@@ -1,6 +1,7 @@
 """An explanation as one HTML page that needs nothing but itself: no script, no font, no file.
 
-`Shown` holds what the page shows; functions, one for each part of it from top to bottom, write the markup.
+Its pictures, given or drawn from numbers, come first: the figure shows the same. `Shown` holds what the page
+shows; functions, one for each part of it from top to bottom, write the markup.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ledl.explanations._pictures import NO_PICTURES, Gallery, Picture, Pictures, file_name, has_pillow
+from ledl.arrays import Array
+from ledl.images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image
+from ledl.images import shown as printable
 
 if TYPE_CHECKING:
-    from ledl.explanations._explanation import Explanation  # which writes itself as a page
+    from ledl.explanations._explain import Explanation  # which writes itself as a page
+
+Anchors: TypeAlias = Sequence[tuple[int, int, int]]
+
+# Below zero, zero, above zero: no colour is told from another by its hue alone.
+GREY: Anchors = [(240, 130, 40), (0, 0, 0), (255, 255, 255)]
+BLUE_AND_ORANGE: Anchors = [(240, 130, 40), (0, 0, 0), (70, 160, 250)]
 
 N_SCORES = 8
 N_ATOMS = 10
@@ -58,6 +67,182 @@ WORDS = {
         "decision": BY_CLASS,
     },
 }
+
+
+class Pictures(NamedTuple):
+    """What there is to look at beside the numbers of an explanation; all of it may be missing.
+
+    Parameters
+    ----------
+    sample : path, PIL image, bytes of a JPEG or PNG file, or array of uint8, default=None
+        The image that was classified.
+
+    shape : tuple (height, width) or (height, width, 3), default=None
+        If features are pixels: atoms and the reconstruction are then drawn as pictures.
+
+    training : sequence of such images, default=None
+        The training images, in the order of `fit`.
+
+    names : sequence of str, default=None
+        What the training images are called, in the same order.
+
+    Examples
+    --------
+    >>> from ledl.explanations import Pictures
+    >>> Pictures(shape=(8, 8)).training is None
+    True
+    """
+
+    sample: Source | None = None
+    shape: tuple[int, ...] | None = None
+    training: Sequence[Source] | None = None
+    names: Sequence[str] | None = None
+
+
+NO_PICTURES = Pictures()
+
+
+class Gallery:
+    """The pictures of one explanation, each None if there is none; raises ValueError if they do not fit it.
+
+    A shape must be that of the features, and lists must reach to the last training sample that is shown.
+    """
+
+    def __init__(self, explanation: Explanation, pictures: Pictures) -> None:
+        self.explanation, self.pictures = explanation, pictures
+        shape, n_features = pictures.shape, explanation.sample.size
+        if shape is not None and (
+            len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or np.prod(shape) != n_features
+        ):
+            raise ValueError(
+                f"shape={tuple(shape)} is not that of a sample with {n_features} features. Give (height, "
+                "width) or (height, width, 3) where features are pixels, and None where they are not."
+            )
+        n_seen = 1 + max(explanation.neighbors.max(initial=-1), explanation.atom_neighbors.max(initial=-1))
+        for name, given in [("training", pictures.training), ("names", pictures.names)]:
+            if given is not None and len(given) < n_seen:
+                raise ValueError(
+                    f"{name} has {len(given)} entries, but training sample {n_seen - 1} has a part in the "
+                    "explanation. Give one for each row of the X that fit was given, in its order."
+                )
+
+    def sample(self) -> Picture | None:
+        """Return the image that was classified; where features are pixels, drawn from them if need be."""
+        source, shape = self.pictures.sample, self.pictures.shape
+        if source is None and shape is not None:
+            return Picture(grey_picture(self.explanation.sample, shape), "The sample", is_drawn=True)
+        return None if source is None else Picture(source, "The sample")
+
+    def atom(self, k: int) -> Picture | None:
+        """Return atom k as a picture, where features are pixels."""
+        shape, atoms = self.pictures.shape, self.explanation.atoms
+        if shape is None or atoms is None:
+            return None
+        return Picture(signed_picture(atoms[k], shape), f"Atom {k}", is_drawn=True)
+
+    def atom_or_nearest(self, k: int) -> Picture | None:
+        """Return atom k as a picture, or the training image that is most like it."""
+        nearest = self.explanation.atom_neighbors[k, 0]
+        return self.atom(k) or (self.training(nearest) if nearest >= 0 else None)
+
+    def training(self, i: int) -> Picture | None:
+        """Return training image i; one that is an atom is drawn from it."""
+        if self.pictures.training is not None:
+            return Picture(self.pictures.training[i], f"Training image {i}")
+        return self.atom(i) if self.explanation.atoms_are_samples else None
+
+    def training_name(self, i: int) -> str:
+        """Return what training sample i is called: the last part of a path."""
+        return f"training sample {i}" if self.pictures.names is None else file_name(self.pictures.names[i])
+
+    def drawings(self) -> list[Picture]:
+        """Return the sample, what all atoms make of it, what those of the best class do, and what is left."""
+        explanation, shape = self.explanation, self.pictures.shape
+        if shape is None or explanation.reconstruction is None or explanation.atoms is None:
+            return []
+        sample = np.asarray(explanation.sample, dtype=np.float64)
+        limits = sample.min(), sample.max()
+        raw = explanation.codes @ explanation.atoms
+        # The reconstruction is in the sample's scale, atoms have their own.
+        scale = raw @ explanation.reconstruction / (raw @ raw) if raw.any() else 1.0
+        own = explanation.atom_classes == explanation.predicted
+        part = scale * explanation.codes[own] @ explanation.atoms[own]
+        left = sample - explanation.reconstruction
+        if len(shape) == 3:
+            left = left.reshape(tuple(shape)).mean(axis=2)
+        top = max(limits[1] - limits[0], 1e-300) / 2
+        drawn = [
+            ("the sample, as the model sees it", grey_picture(sample, shape, limits)),
+            ("drawn by all atoms", grey_picture(explanation.reconstruction, shape, limits)),
+            (f"drawn by atoms of {explanation.predicted!s} alone", grey_picture(part, shape, limits)),
+            (
+                "left over: blue is missing, orange too much",
+                signed_picture(left, shape[:2], BLUE_AND_ORANGE, top),
+            ),
+        ]
+        return [Picture(array, caption, is_drawn=True) for caption, array in drawn]
+
+
+class Picture(NamedTuple):
+    """One image, and what it is called where it is shown, or where it is told that it cannot be read."""
+
+    source: Source
+    name: str
+    is_drawn: bool = False
+
+    def opened(self, side: int | None = None) -> Any:
+        """Return a PIL image in RGB, at most `side` pixels wide and high; raise ImageError if it is none."""
+        PIL, source, name = pillow(), self.source, self.name
+        if isinstance(source, bytes):
+            try:
+                source = PIL.Image.open(io.BytesIO(source), formats=FORMATS)
+            except Exception as error:  # decoders raise many kinds
+                raise ImageError(f"{name} is not an image that can be read: {error}. Leave it out.") from error
+            width, height = source.size
+            if width * height > MAX_PIXELS:
+                raise ImageError(
+                    f"{name} claims {width} x {height} pixels, more than {MAX_PIXELS}. Leave it out."
+                )
+        image = read_image(source, "RGB", name=None if isinstance(source, str | os.PathLike) else name)
+        if side is not None:
+            image.thumbnail((side, side), PIL.Image.Resampling.LANCZOS)
+        return image
+
+
+def has_pillow() -> bool:
+    """Return whether images can be decoded and encoded."""
+    try:
+        pillow()
+    except ImportError:
+        return False
+    return True
+
+
+def file_name(path: str | os.PathLike[str]) -> str:
+    """Return the last part of a path, of whatever system, in characters that can be printed."""
+    return printable(path).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+
+
+def grey_picture(values: Array, shape: Sequence[int], limits: tuple[float, float] | None = None) -> Array:
+    """Return pixels as bytes, black at the lower limit and white at the upper, by default the extremes."""
+    values = np.asarray(values, dtype=np.float64)
+    low, high = limits or (values.min(), values.max())
+    scaled = (values - low) / (high - low if high > low else 1.0)
+    return np.uint8(np.round(255 * np.clip(scaled, 0, 1))).reshape(tuple(shape))
+
+
+def signed_picture(values: Array, shape: Sequence[int], anchors: Anchors = GREY, top: float = 0) -> Array:
+    """Return values about zero as colours, (height, width, 3); `top` is the brightest, by default the largest.
+
+    Values in three colours are stretched from black to white: there is no fourth for what is below zero.
+    """
+    if len(shape) == 3:
+        return grey_picture(values, shape)
+    values = np.asarray(values, dtype=np.float64)
+    top = top or np.abs(values).max() or 1.0
+    level = np.clip(values.reshape(tuple(shape)) / top, -1, 1)
+    channels = [np.interp(level, [-1, 0, 1], channel) for channel in zip(*anchors, strict=True)]
+    return np.uint8(np.round(np.stack(channels, axis=-1)))
 
 
 class Shown:
@@ -132,17 +317,8 @@ def page(
         title = file_name(pictures.sample)
     css = files("ledl.explanations").joinpath("page.css").read_text(encoding="utf-8")
     answer = "none of these" if explanation.rejected else str(explanation.predicted)
-    # A part is empty where it has nothing to show: no atoms that are used, no training samples.
-    parts = [
-        _answer(shown, title),
-        _sums(shown),
-        _atom_cards(shown),
-        _reconstruction(shown),
-        _neighbors(shown),
-        _measures(shown),
-        _how_to_read(shown),
-        _foot(shown, model_note),
-    ]
+    # A part is empty where it has nothing to show: no atoms that are used.
+    parts = [_answer(shown, title), _sums(shown), _atom_cards(shown), _fit(shown), _foot(shown, model_note)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -187,20 +363,8 @@ def _answer(shown: Shown, title: str | None) -> str:
         )
     verdict = "\n".join(lines)
 
-    picture = _image(shown.gallery.sample(), SAMPLE_SIDE, f"The sample: {title}" if title else "The sample")
-    figure = f'<figure class="sample">{picture}</figure>' if picture else ""
-    kicker = f'<p class="kicker">{escape(title)}</p>' if title else ""
-    answer = "None of these" if explanation.rejected else shown.names[0]
-    long = ' class="long"' if len(answer) > 28 else ""
-    return (
-        f'<header class="answer{"" if picture else " alone"}">{figure}<div class="verdict">{kicker}'
-        f"<h1{long}>{escape(answer)}</h1>\n{verdict}\n{_scores(shown)}</div></header>"
-    )
-
-
-def _scores(shown: Shown) -> str:
-    """Return the table of scores, best first; those of the last classes unfold."""
-    explanation, ranking, origin = shown.explanation, shown.explanation.ranking, shown.origin
+    # The table of scores, best first; those of the last classes unfold.
+    ranking, origin = explanation.ranking, shown.origin
     top = explanation.scores[ranking[:N_SCORES]]  # one class that is far off is not to squeeze them
     limits = min(top.min(), origin, 0.0), max(top.max(), origin, 0.0)
     # Distances that are divided have no value that is more or less than nothing.
@@ -211,16 +375,24 @@ def _scores(shown: Shown) -> str:
         best = ' class="best"' if j == ranking[0] else ""
         cell = _cell(_number(score, shown.decimals), origin, score, limits, kind)
         rows.append(f'<tr{best}><th scope="row">{_name(explanation.classes[j])}</th>{cell}</tr>')
-
     head = '<thead><tr><th scope="col">Class</th><th scope="col">Score</th></tr></thead><tbody>\n'
     first, rest, n_rest = "\n".join(rows[:N_SCORES]), "\n".join(rows[N_SCORES:]), len(rows) - N_SCORES
     table = f'<table class="scores"><caption>{shown.words["caption"]}</caption>{head}{first}\n</tbody></table>'
-    if not rest:
-        return table
+    if rest:
+        table += (
+            f"\n<details><summary>{n_rest} more class{'es' if n_rest > 1 else ''}</summary>"
+            f'<table class="scores"><caption class="unseen">The other scores</caption>{head}{rest}\n'
+            "</tbody></table></details>"
+        )
+
+    picture = _image(shown.gallery.sample(), SAMPLE_SIDE, f"The sample: {title}" if title else "The sample")
+    figure = f'<figure class="sample">{picture}</figure>' if picture else ""
+    kicker = f'<p class="kicker">{escape(title)}</p>' if title else ""
+    answer = "None of these" if explanation.rejected else shown.names[0]
+    long = ' class="long"' if len(answer) > 28 else ""
     return (
-        f"{table}\n<details><summary>{n_rest} more class{'es' if n_rest > 1 else ''}</summary>"
-        f'<table class="scores"><caption class="unseen">The other scores</caption>{head}{rest}\n'
-        "</tbody></table></details>"
+        f'<header class="answer{"" if picture else " alone"}">{figure}<div class="verdict">{kicker}'
+        f"<h1{long}>{escape(answer)}</h1>\n{verdict}\n{table}</div></header>"
     )
 
 
@@ -272,10 +444,10 @@ def _atom_cards(shown: Shown) -> str:
     """Return a card for each atom that decides: what it is, and what it adds to the two best scores."""
     if not len(shown.atoms):
         return ""
-    explanation = shown.explanation
+    explanation, gallery = shown.explanation, shown.gallery
     if explanation.atoms_are_samples:
         note = "This model has learnt nothing in between: its atoms are the training samples themselves."
-    elif shown.gallery.atom(shown.atoms[0]) is not None:
+    elif gallery.atom(shown.atoms[0]) is not None:
         note = "Atoms as pictures: white adds brightness, black is nothing, orange takes brightness away."
     elif (explanation.atom_neighbors[shown.atoms] >= 0).any():
         note = "Atoms were learnt, and are no images; shown are the training samples most like each of them."
@@ -290,9 +462,22 @@ def _atom_cards(shown: Shown) -> str:
             f"{_cell(_number(part, shown.decimals, signed=True), 0.0, part, (-top, top))}</tr>"
             for name, part in zip(shown.names, shown.parts[k], strict=True)
         )
+        # The picture of the atom, or else the training images that are most like it.
+        behind = [(i, gallery.training_name(i)) for i in explanation.atom_neighbors[k] if i >= 0][:N_BEHIND]
+        picture = _image(gallery.atom(k), LARGE_SIDE, f"Atom {k}, of class {explanation.atom_classes[k]!s}")
+        caption = small = ""
+        if picture and behind:
+            caption = f"{'is' if explanation.atoms_are_samples else 'most like'} {escape(behind[0][1])}"
+        elif behind:
+            (first, name), *others = behind
+            picture, caption = _image(gallery.training(first), LARGE_SIDE, name), escape(name)
+            small = "".join(_image(gallery.training(i), SMALL_SIDE, name) for i, name in others)
+        picture += f"<figcaption>{caption}</figcaption>" if caption else ""
+        figures = f'<figure class="large">{picture}</figure>' if picture else ""
+        figures += f'<div class="more">{small}</div>' if small else ""
         code = f"{explanation.codes[k]:+.3f}".replace("-", "−")
         cards.append(
-            f'<article class="card" id="atom-{k}">{_atom_pictures(shown, k)}\n'
+            f'<article class="card" id="atom-{k}">{figures}\n'
             f'<h3>{_name(explanation.atom_classes[k])}</h3>\n<p class="code">atom {k}, code <b>{code}</b></p>\n'
             f'<table class="adds"><caption>adds to the score of</caption><tbody>\n{adds}\n</tbody></table>'
             "</article>"
@@ -305,75 +490,48 @@ def _atom_cards(shown: Shown) -> str:
     )
 
 
-def _atom_pictures(shown: Shown, k: int) -> str:
-    """Return the picture of an atom, or else the training images that are most like it."""
-    explanation, gallery = shown.explanation, shown.gallery
-    behind = [int(i) for i in explanation.atom_neighbors[k] if i >= 0][:N_BEHIND]
-    names = [gallery.training_name(i) for i in behind]
-    picture = _image(gallery.atom(k), LARGE_SIDE, f"Atom {k}, of class {explanation.atom_classes[k]!s}")
-    if picture:
-        relation = "is" if explanation.atoms_are_samples else "most like"
-        caption = f"<figcaption>{relation} {escape(names[0])}</figcaption>" if behind else ""
-        return f'<figure class="large">{picture}{caption}</figure>'
-    if not behind:
-        return ""
-    first, *others = zip(behind, names, strict=True)
-    large = _image(gallery.training(first[0]), LARGE_SIDE, first[1])
-    small = "".join(_image(gallery.training(i), SMALL_SIDE, name) for i, name in others)
-    more = f'<div class="more">{small}</div>' if small else ""
-    return f'<figure class="large">{large}<figcaption>{escape(first[1])}</figcaption></figure>{more}'
-
-
-def _reconstruction(shown: Shown) -> str:
-    drawings = shown.gallery.drawings()
-    if not drawings or not shown.uses_atoms or not has_pillow():
-        return ""
-    figures = "\n".join(
-        f"<figure>{_image(drawing, LARGE_SIDE, drawing.name)}<figcaption>{escape(drawing.name)}</figcaption>"
-        "</figure>"
-        for drawing in drawings
-    )
-    return (
-        '<section id="drawn"><h2>What the atoms make of the sample</h2>\n'
-        '<p class="note">All in one scale, but for what is left over, which is twice as bright.</p>\n'
-        f'<div class="strip four">\n{figures}\n</div></section>'
-    )
-
-
-def _neighbors(shown: Shown) -> str:
-    explanation, gallery = shown.explanation, shown.gallery
-    if not explanation.similarities.any():  # not kept, or nothing is like a sample of zeros
-        return ""
-    items = []
-    for i, label, cosine in zip(
-        explanation.neighbors, explanation.neighbor_classes, explanation.similarities, strict=True
-    ):
-        name = gallery.training_name(i)
-        picture = _image(gallery.training(i), LARGE_SIDE, f"{name}, of class {label!s}")
-        items.append(
-            f"<li><figure>{picture}<figcaption><b>{_name(label)}</b> "
-            f'<span class="soft">{escape(name)}</span> <span>cosine {_number(cosine, 3)}</span>'
-            "</figcaption></figure></li>"
+def _fit(shown: Shown) -> str:
+    """Return how the sample compares: with what atoms draw, with training samples, with its nearest class."""
+    explanation, gallery, sections = shown.explanation, shown.gallery, []
+    drawings = gallery.drawings()
+    if drawings and shown.uses_atoms and has_pillow():
+        figures = "\n".join(
+            f"<figure>{_image(drawing, LARGE_SIDE, drawing.name)}"
+            f"<figcaption>{escape(drawing.name)}</figcaption></figure>"
+            for drawing in drawings
         )
-    listed = "\n".join(items)
-    return (
-        '<section id="near"><h2>The nearest training samples</h2>\n<p class="note">By the cosine between '
-        "features: 1 is the same but for its size, 0 has nothing in common. They do not decide, but are a "
-        "check: an answer that they contradict deserves a second look.</p>\n"
-        f'<ol class="strip">\n{listed}\n</ol></section>'
-    )
-
-
-def _measures(shown: Shown) -> str:
+        sections.append(
+            '<section id="drawn"><h2>What the atoms make of the sample</h2>\n'
+            '<p class="note">All in one scale, but for what is left over, which is twice as bright.</p>\n'
+            f'<div class="strip four">\n{figures}\n</div></section>'
+        )
+    if explanation.similarities.any():  # or they are not kept, or nothing is like a sample of zeros
+        items = ""
+        for i, label, cosine in zip(
+            explanation.neighbors, explanation.neighbor_classes, explanation.similarities, strict=True
+        ):
+            name = gallery.training_name(i)
+            picture = _image(gallery.training(i), LARGE_SIDE, f"{name}, of class {label!s}")
+            items += (
+                f"<li><figure>{picture}<figcaption><b>{_name(label)}</b> "
+                f'<span class="soft">{escape(name)}</span> <span>cosine {_number(cosine, 3)}</span>'
+                "</figcaption></figure></li>\n"
+            )
+        sections.append(
+            '<section id="near"><h2>The nearest training samples</h2>\n<p class="note">By the cosine between '
+            "features: 1 is the same but for its size, 0 has nothing in common. They do not decide, but are a "
+            "check: an answer that they contradict deserves a second look.</p>\n"
+            f'<ol class="strip">\n{items}</ol></section>'
+        )
     measures = [
         (
             "Concentration",
-            shown.explanation.concentration,
+            explanation.concentration,
             "1 if atoms of one class alone make up the sample, 0 if all classes take an equal part.",
         ),
         (
             "Residual",
-            shown.explanation.residual,
+            explanation.residual,
             "The part of the sample, squared, that its nearest class leaves unexplained: 0 is a perfect fit, 1 "
             "or more is none.",
         ),
@@ -383,13 +541,15 @@ def _measures(shown: Shown) -> str:
         f"{_cell(_number(value, 2), 0.0, value, (0.0, 1.0), 'total', has_zero=False)}<td>{meaning}</td></tr>"
         for name, value, meaning in measures
     )
-    return (
+    sections.append(
         '<section id="fit"><h2>How well the sample fits</h2>\n<table class="measures"><caption class="unseen">'
         f"Concentration and residual</caption><tbody>\n{body}\n</tbody></table></section>"
     )
+    return "\n".join(sections)
 
 
-def _how_to_read(shown: Shown) -> str:
+def _foot(shown: Shown, model_note: Sequence[tuple[Any, Any]]) -> str:
+    """Return how to read the page, what the model is, and who made it."""
     lines = [
         "Scores are not probabilities. Compare them within this page.",
         "The numbers are the model's own arithmetic, not a guess at it. They tell why it gave this answer, not "
@@ -404,10 +564,6 @@ def _how_to_read(shown: Shown) -> str:
         )
         lines = [mixing, shown.words["decision"], *lines]
     items = "\n".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<section id="read"><h2>How to read this page</h2>\n<ul>\n{items}\n</ul></section>'
-
-
-def _foot(shown: Shown, model_note: Sequence[tuple[Any, Any]]) -> str:
     notes = "\n".join(f"<dt>{escape(str(term))}</dt><dd>{escape(str(text))}</dd>" for term, text in model_note)
     about = f"<dl>\n{notes}\n</dl>\n" if notes else ""
     needs_pillow = any(given is not None for given in shown.gallery.pictures[:3])  # names are no pictures
@@ -417,7 +573,10 @@ def _foot(shown: Shown, model_note: Sequence[tuple[Any, Any]]) -> str:
         if needs_pillow and not has_pillow()
         else ""
     )
-    return f"<footer>{lacking}{about}<p>Made with ledl {escape(version('ledl'))}.</p></footer>"
+    return (
+        f'<section id="read"><h2>How to read this page</h2>\n<ul>\n{items}\n</ul></section>\n'
+        f"<footer>{lacking}{about}<p>Made with ledl {escape(version('ledl'))}.</p></footer>"
+    )
 
 
 def _image(picture: Picture | None, side: int, alt: str) -> str:
