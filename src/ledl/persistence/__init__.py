@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ledl.persistence._format import ModelFileError, read_file, write_file
-from ledl.persistence._tree import Decoder, Encoder, current_versions, versions_in_words
+from ledl.persistence._tree import VERSIONS, Decoder, Encoder, versions_in_words
 
 __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
@@ -76,7 +76,7 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
     if not hasattr(model, "get_params"):
         raise ModelFileError(f"model is of type {name}, not an estimator. Give it as info with one.")
     header = {
-        "versions": current_versions(),
+        "versions": VERSIONS,
         "model": encoder.encode(model, name),
         "info": encoder.encode(info, "info"),
     }
@@ -145,16 +145,16 @@ def read(path: str | os.PathLike[str]) -> Stored:
     {'measured': 'here'}
     """
     path = Path(path)
-    header, arrays = read_file(path)
     try:
-        return _restore(header, arrays, "Use the versions that wrote it, {}, or save the model again")
+        return _restore(*read_file(path), "Use the versions that wrote it, {}, or save the model again")
     except ModelFileError as error:
         raise ModelFileError(f"{path} {error}.") from error.__cause__
 
 
 def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
-    versions = header.get("versions")
-    if type(versions) is not dict or not all(_is_short(word) for item in versions.items() for word in item):
+    versions: Any = header.get("versions")
+    words = [word for item in versions.items() for word in item] if type(versions) is dict else [None]
+    if not all(type(word) is str and len(word) < 50 and word.isprintable() for word in words):
         raise ModelFileError("does not say by which versions it was written. Save the model again")
     decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
     try:
@@ -166,8 +166,3 @@ def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
     if len(decoder.used) < len(arrays):
         raise ModelFileError("has arrays that nothing refers to. Save the model again")
     return Stored(model, info, versions)
-
-
-def _is_short(word: Any) -> bool:
-    """Whether this can be shown to a user."""
-    return type(word) is str and len(word) < 50 and word.isprintable()
