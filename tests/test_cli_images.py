@@ -25,12 +25,13 @@ from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import ledl
+from ledl import image_models
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
 from ledl.features import PixelFeatures
 from ledl.image_models import (
     Record,
-    _training,
+    facts,
     fit_folder,
     image_model,
     open_image_model,
@@ -383,7 +384,7 @@ def test_thumbnails_are_those_of_their_images(folder, model):
 
 
 def test_many_images_are_told_of_a_faster_way(folder, monkeypatch):
-    monkeypatch.setattr(_training, "MANY_IMAGES", 3)
+    monkeypatch.setattr(image_models, "MANY_IMAGES", 3)
     for method, expected in (("ledl-cv", True), ("ledl", False)):
         told = []
         fit_folder(folder / "known", features="pixels", size=8, method=method, tell=told.append)
@@ -400,7 +401,7 @@ def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatc
     trained = fit_folder(folder / "known", size=8, tell=told.append)
     assert isinstance(trained.model[0], PixelFeatures)  # the network's mean colours tell nothing of digits
     assert trained.record.chosen_features
-    assert "too high, since settings and features were chosen" in trained.record.accuracy_text
+    assert "too high, since settings and features were chosen" in facts(trained)["accuracy"]
     assert "resnet50_pool5.onnx" in told[-1]
     trained = fit_folder(folder / "known", size=8, per_class=1)
     assert not trained.record.chosen_features

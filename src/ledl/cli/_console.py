@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,16 +78,6 @@ def errors_told(console: Console) -> Iterator[None]:
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         say(console, f"Error: {error}", style="red")
         raise typer.Exit(FAILED) from None
-
-
-@contextmanager
-def warnings_told(console: Console) -> Iterator[None]:
-    """Tell warnings as notes, each once, at the end."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        say(console, f"Note: {text}", style="yellow")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections import Counter
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,6 @@ from ledl.cli._console import (
     errors_told,
     say,
     tell_ignored,
-    warnings_told,
 )
 from ledl.experiments import DATASET_TITLES
 from ledl.methods import METHODS
@@ -171,12 +170,12 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_told(console):
         check_out(out, "model.ledl")
-        from ledl.cli import _work
-        from ledl.image_models import fit_folder
-        from ledl.images import image_files
+        from ledl.image_models import facts, fit_folder
+        from ledl.images import PixelFeatures, image_files
         from ledl.persistence import save
 
-        with warnings_told(console), bar(console, "features") as watch:
+        with warnings.catch_warnings(record=True) as caught, bar(console, "features") as watch:
+            warnings.simplefilter("always")
             trained = fit_folder(
                 folder,
                 labels=labels,
@@ -192,12 +191,28 @@ def fit(
                 watch=watch,
                 tell=lambda text: say(console, text),
             )
+        for text in dict.fromkeys(str(warning.message) for warning in caught):
+            say(console, f"Note: {text}", style="yellow")
         save(trained.model, out, info=trained.record.as_info())
         tell_ignored(console, image_files([folder])[1])
-        _work.show_trained(trained, out, is_auto=features == "auto")
+        record, people = trained.record, PipedConsole()
+        for name, text in facts(trained).items():
+            if name != "classes":
+                say(people, f"{name.capitalize() + ':':12s}{text}")
+        for name, reason in record.skipped:
+            say(people, f"{'Left out:':12s}{name}: {reason}", style="yellow")
+        say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
+        n_same = len(record.sha256) - len(set(record.sha256))
+        if n_same:
+            say(
+                people,
+                f"{'Note:':12s}{n_same} images have the content of another, so the accuracy is too high.",
+            )
+        if features == "auto" and isinstance(trained.extractor, PixelFeatures):
+            say(people, f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).")
         rest = f"{shlex.quote(str(folder))} --labels {shlex.quote(str(labels or 'folder'))}"
         what = rest if per_class else "IMAGE..."
-        say(PipedConsole(), f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")
+        say(people, f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")
 
 
 def predict(
@@ -253,29 +268,24 @@ def predict(
             rejecter_for(found, reject)
         files, truths = _work.images_of(console, paths, labels, found)
         classes = [str(label) for label in found.parts.classifier.classes_]
-        counts: _work.Counts = Counter()
-        unreadable: list[str] = []
+        widths = max(len(str(file)) for file in files), max(map(len, [*classes, REJECTED]))
         with bar(console, "images") as watch:
-            said = zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True)
-            answers = _work.counted(said, counts, unreadable, mistakes=mistakes)
-            if form is Format.csv:
-                has = {"has_truth": labels is not None, "has_p_value": reject is not None}
-                _work.write_csv(answers, top, **has)
-            elif form is Format.json:
-                _work.write_json(answers, top)
-            else:
-                widths = max(len(str(file)) for file in files), max(map(len, [*classes, REJECTED]))
-                _work.write_lines(answers, top, *widths)
+            counts, unreadable = _work.write_answers(
+                zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True),
+                form.value,
+                top=top,
+                widths=widths,
+                has_truth=labels is not None,
+                has_p_value=reject is not None,
+                mistakes=mistakes,
+            )
         for reason in unreadable:
             say(console, f"Unreadable: {reason}", style="red")
         if unreadable:
             say(console, f"{len(unreadable)} of {len(files)} images could not be read.")
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout is a machine's otherwise
-            _work.show_accuracy(people, counts, classes, can_reject=reject is not None)
-            _work.show_confusions(people, counts, classes)
-        if confusion is not None:
-            _work.write_confusions(counts, classes, confusion)
+            _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
 

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -23,7 +23,7 @@ from ledl.cli._console import INTERRUPTED, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 if TYPE_CHECKING:
-    from ledl.experiments import Outcome, Plan, Progress
+    from ledl.experiments import Outcome, Progress
 
 LINE_EVERY = 30.0  # seconds, where there is no terminal for a bar
 
@@ -103,10 +103,10 @@ def reproduce(
 
     Finished cells are kept in the folder: after Ctrl-C, or a kill, the same command goes on where it was.
     """
-    from ledl.experiments import Plan
+    from ledl import experiments
 
     console = Console(stderr=True)
-    plan = Plan(
+    plan = experiments.Plan(
         _expand(datasets or ["digits"], "paper", PAPER_DATASETS),
         _expand(methods.split(","), "all", tuple(METHODS)),
         select.value,
@@ -119,9 +119,27 @@ def reproduce(
             "leave out one of the two.",
             param_hint="--jobs",
         )
-    n_jobs = 1 if dask is not None else jobs or os.cpu_count() or 1
-    options = {"n_jobs": n_jobs, "dask": dask, "device": device, "figures": figures}
-    outcome = _reproduce(plan, out, options, console)
+    try:
+        with _progress(console) as (watch, tell):
+            outcome = experiments.reproduce(
+                plan,
+                out,
+                n_jobs=1 if dask is not None else jobs or os.cpu_count() or 1,
+                dask=dask,
+                device=device,
+                figures=figures,
+                watch=watch,
+                tell=tell,
+            )
+    except KeyboardInterrupt:
+        say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenProcessPool:
+        say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
+        raise typer.Exit(1) from None
+    except (ValueError, OSError, ImportError) as error:
+        say(console, f"Error: {error}", style="red")
+        raise typer.Exit(2) from None
     if as_json:
         found = {
             "rows": [row._asdict() for row in outcome.rows],
@@ -141,23 +159,6 @@ def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str
     """Return names, each once; one of them may stand for several."""
     names = [name.strip() for name in given if name.strip()]
     return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
-
-
-def _reproduce(plan: Plan, out: Path, options: dict[str, Any], console: Console) -> Outcome:
-    from ledl.experiments import reproduce
-
-    try:
-        with _progress(console) as (watch, tell):
-            return reproduce(plan, out, **options, watch=watch, tell=tell)
-    except KeyboardInterrupt:
-        say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenProcessPool:
-        say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
-        raise typer.Exit(1) from None
-    except (ValueError, OSError, ImportError) as error:
-        say(console, f"Error: {error}", style="red")
-        raise typer.Exit(2) from None
 
 
 @contextmanager

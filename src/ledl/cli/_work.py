@@ -23,32 +23,14 @@ from rich.text import Text
 from ledl.cli._console import PipedConsole, printable, say, tell_ignored
 from ledl.datasets import load
 from ledl.files import write_atomically
-from ledl.image_models import REJECTED, ImageModel, Prediction, facts, standard_error, trained_on
-from ledl.images import PixelFeatures, image_files, load_image_folder, pillow, shown
+from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
+from ledl.images import image_files, load_image_folder, pillow, shown
 
 WIDEST_PATH = 60
 WIDEST_MATRIX = 40  # classes, on a screen
 
-# What is said of each image, and what is true, if that is known.
-Answers: TypeAlias = Iterable[tuple[Prediction, str | None]]
 # Images by truth and answer.
 Counts: TypeAlias = Counter[tuple[str, str]]
-
-
-def show_trained(trained: ImageModel, out: Path, *, is_auto: bool) -> None:
-    """Tell what was done, and how good it is."""
-    record, console = trained.record, PipedConsole()
-    for name, text in facts(trained).items():
-        if name != "classes":
-            say(console, f"{name.capitalize() + ':':12s}{text}")
-    for name, reason in record.skipped:
-        say(console, f"{'Left out:':12s}{name}: {reason}", style="yellow")
-    say(console, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-    n_same = len(record.sha256) - len(set(record.sha256))
-    if n_same:
-        say(console, f"{'Note:':12s}{n_same} images have the content of another, so the accuracy is too high.")
-    if is_auto and isinstance(trained.extractor, PixelFeatures):
-        say(console, f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).")
 
 
 def images_of(
@@ -83,62 +65,69 @@ def images_of(
     return [files[i] for i in kept], [truths[i] for i in kept]
 
 
-def counted(answers: Answers, counts: Counts, unreadable: list[str], *, mistakes: bool) -> Answers:
-    """Yield the answers that are to be written, only `mistakes` or all; count them and collect errors."""
+def write_answers(
+    answers: Iterable[tuple[Prediction, str | None]],
+    form: str,
+    *,
+    top: int,
+    widths: tuple[int, int],
+    has_truth: bool,
+    has_p_value: bool,
+    mistakes: bool,
+) -> tuple[Counts, list[str]]:
+    """Write what is said of images, only `mistakes` or all, each at once; count them and collect errors.
+
+    A "table" is for people: path and label, of these `widths`, scores, and the truth beside a mistake. "csv"
+    has a head; as "json" images that cannot be read are written, too.
+    """
+    counts, unreadable = Counts(), []
+    people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
+    if form == "csv":
+        classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", "score")]
+        lines.writerow(["path", "label", *["truth"] * has_truth, *["p_value"] * has_p_value, *classes])
     for said, truth in answers:
         if said.error:
             unreadable.append(said.error)
         else:
             counts[truth or "", said.label] += 1
-        if said.error or said.label != truth or not mistakes:
-            yield said, truth
-
-
-def write_lines(answers: Answers, top: int, path_width: int, label_width: int) -> None:
-    """Write answers for people: path, label, scores, and the truth beside a mistake."""
-    people = PipedConsole()
-    for said, truth in answers:
-        if not said.error:
-            ranking = ", ".join(f"{name} {score:.3f}" for name, score in said.ranking[:top])
-            mistake = "" if truth in (None, said.label) else f"  not {truth}!"
-            path = f"{said.path:{min(path_width, WIDEST_PATH)}s}"
-            say(people, f"{path}  {said.label:{label_width}s}  {ranking}{mistake}")
-
-
-def write_csv(answers: Answers, top: int, *, has_truth: bool, has_p_value: bool) -> None:
-    """Write answers as rows, after a head; images that cannot be read have none."""
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", "score")]
-    lines.writerow(["path", "label", *["truth"] * has_truth, *["p_value"] * has_p_value, *classes])
-    for said, truth in answers:
-        if not said.error:
+        if mistakes and not said.error and said.label == truth:
+            continue
+        ranking = said.ranking[:top]
+        if form == "json":
+            told = {
+                "path": said.path,
+                "error": said.error or None,
+                "label": said.label or None,
+                "truth": None if said.error else truth,
+                "ranking": [{"label": label, "score": score} for label, score in ranking] or None,
+                "p_value": said.p_value,
+            }
+            told = {name: value for name, value in told.items() if value is not None}
+            sys.stdout.write(f"{before}\n{json.dumps(told, ensure_ascii=False, allow_nan=False)}")
+            before = ","
+        elif form == "csv" and not said.error:
             p_value = "" if said.p_value is None else f"{said.p_value:.4g}"
-            pairs = [x for label, score in said.ranking[:top] for x in (label, f"{score:.6g}")]
+            pairs = [x for label, score in ranking for x in (label, f"{score:.6g}")]
             lines.writerow([said.path, said.label, *[truth] * has_truth, *[p_value] * has_p_value, *pairs])
-            sys.stdout.flush()
-
-
-def write_json(answers: Answers, top: int) -> None:
-    """Write answers as a list of objects, those of images that cannot be read among them."""
-    before = "["
-    for said, truth in answers:
-        told = {
-            "path": said.path,
-            "error": said.error or None,
-            "label": said.label or None,
-            "truth": None if said.error else truth,
-            "ranking": [{"label": label, "score": score} for label, score in said.ranking[:top]] or None,
-            "p_value": said.p_value,
-        }
-        told = {name: value for name, value in told.items() if value is not None}
-        sys.stdout.write(f"{before}\n{json.dumps(told, ensure_ascii=False, allow_nan=False)}")
+        elif not said.error:
+            scores = ", ".join(f"{name} {score:.3f}" for name, score in ranking)
+            mistake = "" if truth in (None, said.label) else f"  not {truth}!"
+            path = f"{said.path:{min(widths[0], WIDEST_PATH)}s}"
+            say(people, f"{path}  {said.label:{widths[1]}s}  {scores}{mistake}")
         sys.stdout.flush()
-        before = ","
-    sys.stdout.write("[]\n" if before == "[" else "\n]\n")
+    if form == "json":
+        sys.stdout.write("[]\n" if before == "[" else "\n]\n")
+    return counts, unreadable
 
 
-def show_accuracy(console: Console, counts: Counts, classes: list[str], *, can_reject: bool) -> None:
-    """Tell the accuracy on classes that the model knows, and what became of the others."""
+def show_judged(
+    console: Console, counts: Counts, classes: list[str], out: Path | None, *, can_reject: bool
+) -> None:
+    """Tell the accuracy on classes that the model knows, what became of the others, and which were confused.
+
+    Rows of the confusion matrix, which goes to the CSV file `out`, too, are all classes that are tested,
+    columns all that are answers.
+    """
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
@@ -160,21 +149,10 @@ def show_accuracy(console: Console, counts: Counts, classes: list[str], *, can_r
         what = f"{n_refused} of them were taken for none" if can_reject else "they count for nothing"
         n_other = counts.total() - n
         say(console, f"{n_other} images are in folders that are no class of the model ({names}); {what}.")
-
-
-def axes(counts: Counts, classes: list[str]) -> tuple[list[str], list[str]]:
-    """Return rows and columns of the confusion matrix: all classes that are tested, all that are answers."""
-    truths, said = ({pair[i] for pair in counts} for i in (0, 1))
+    truths, answers = ({pair[i] for pair in counts} for i in (0, 1))
     rows = [name for name in classes if name in truths] + sorted(truths - set(classes))
-    return rows, [name for name in [*classes, REJECTED] if name in truths | said]
-
-
-def show_confusions(console: Console, counts: Counts, classes: list[str]) -> None:
-    """Tell the confusion matrix, if it fits on a screen, and the commonest mistakes."""
-    rows, columns = axes(counts, classes)
-    if not rows:
-        return
-    if len(columns) <= WIDEST_MATRIX:
+    columns = [name for name in [*classes, REJECTED] if name in truths | answers]
+    if rows and len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are the truth, columns the answers.")
         # Names of classes over the columns where they are short, or numbers.
         is_short = max(len(name) for name in columns if name != REJECTED) <= 4
@@ -192,23 +170,19 @@ def show_confusions(console: Console, counts: Counts, classes: list[str]) -> Non
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
             say(console, f"Columns of answers that no tested image has for truth: {untested}.")
-    else:
+    elif rows:
         say(console, f"With {len(columns)} classes the confusion matrix is for a file: --confusion FILE.csv.")
     wrong = [(-n, truth, said) for (truth, said), n in counts.items() if truth in classes and truth != said]
     if wrong:
         say(console, "\nCommonest mistakes:")
     for n, truth, said in sorted(wrong)[:5]:
         say(console, f"{-n:4d}  {truth} taken for {said}")
-
-
-def write_confusions(counts: Counts, classes: list[str], path: Path) -> None:
-    """Write the confusion matrix as a CSV file."""
-    rows, columns = axes(counts, classes)
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(["truth", *columns])
-    lines.writerows([truth, *(counts[truth, said] for said in columns)] for truth in rows)
-    write_atomically(path, lambda file: file.write(out.getvalue().encode()))
+    if out is not None:
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["truth", *columns])
+        lines.writerows([truth, *(counts[truth, said] for said in columns)] for truth in rows)
+        write_atomically(out, lambda file: file.write(text.getvalue().encode()))
 
 
 def write_images(name: str, folder: Path) -> int:

@@ -3,8 +3,7 @@
 The public names are those of `ledl.features` and `ledl.datasets`; the others are for the packages of ledl.
 """
 
-from ledl.images._extractors import PixelFeatures, ResNetFeatures, height_and_width
-from ledl.images._folders import image_files, load_image_folder
+from ledl.images._extractors import PixelFeatures, ResNetFeatures
 from ledl.images._networks import CAFFE, IMAGENET, Preprocessing
 from ledl.images._reading import (
     FORMATS,
@@ -12,7 +11,10 @@ from ledl.images._reading import (
     ImageError,
     Source,
     content_key,
+    height_and_width,
+    image_files,
     is_file,
+    load_image_folder,
     pillow,
     read_image,
     shown,

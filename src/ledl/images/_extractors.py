@@ -31,6 +31,7 @@ from ledl.images._reading import (
     Source,
     as_sources,
     content_key,
+    height_and_width,
     pillow,
     read_image,
     try_each,
@@ -40,12 +41,17 @@ from ledl.images._reading import (
 AHEAD = 2
 
 
-def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return a size as a pair; one number is that of a square."""
-    return size if isinstance(size, tuple) else (size, size)
+class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A transformer that takes images, which scikit-learn need not check, and learns nothing from them."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        return tags
 
 
-class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PixelFeatures(ImageTransformer):
     """Pixels of images of one size, in a row.
 
     Parameters
@@ -169,14 +175,8 @@ class PixelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         height, width = height_and_width(self.size)
         return height * width * (1 if self.color == "gray" else 3)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.no_validation = True
-        return tags
 
-
-class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ResNetFeatures(ImageTransformer):
     """The last pooling layer of a ResNet-50: 2,048 values an image, or 12,288 for a pyramid.
 
     Parameters
@@ -413,12 +413,6 @@ class ResNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         state: dict[str, Any] = super().__getstate__()
         state.pop("_loaded", None)
         return state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.no_validation = True
-        return tags
 
 
 def pyramid_parts(image: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ledl.persistence._format import ModelFileError, read_file, write_file
-from ledl.persistence._tree import Decoder, Encoder, current_versions, versions_in_words
+from ledl.persistence._tree import VERSIONS, Decoder, Encoder, versions_in_words
 
 __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
@@ -76,7 +76,7 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
     if not hasattr(model, "get_params"):
         raise ModelFileError(f"model is of type {name}, not an estimator. Give it as info with one.")
     header = {
-        "versions": current_versions(),
+        "versions": VERSIONS,
         "model": encoder.encode(model, name),
         "info": encoder.encode(info, "info"),
     }
@@ -145,9 +145,8 @@ def read(path: str | os.PathLike[str]) -> Stored:
     {'measured': 'here'}
     """
     path = Path(path)
-    header, arrays = read_file(path)
     try:
-        return _restore(header, arrays, "Use the versions that wrote it, {}, or save the model again")
+        return _restore(*read_file(path), "Use the versions that wrote it, {}, or save the model again")
     except ModelFileError as error:
         raise ModelFileError(f"{path} {error}.") from error.__cause__
 

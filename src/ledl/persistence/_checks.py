@@ -2,7 +2,7 @@
 
 A part is a record of plain values and arrays. A new kind is an entry of `PARTS`, with the fields that files
 have of it, and a clause of `check_part` if these must go together. A new kind of estimator is an entry of
-`ESTIMATORS`, with its fitted attributes, and a clause of `check_fitted`; one with a `FittedDictionary` is an
+`ESTIMATORS`, with its fitted attributes, and a clause of `check_estimator`; one with a `FittedDictionary` is an
 entry of `KINDS`, too. Parameters are checked by the estimators themselves. A fitted model must predict before
 anybody gets it, in memory that its arrays bear out.
 
@@ -211,6 +211,11 @@ KINDS = {
     LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule]},
     SRCClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
 }
+# The attributes of an estimator that follow from others: made in loading, and not in a file.
+MADE: dict[type, set[str]] = {
+    **{kind: {"classes_", "atom_classes_", "components_", "dual_components_"} for kind in KINDS},
+    LEDLClassifierCV: {"_dictionary", "classes_"},
+}
 # What else parameters ask for.
 ASKED_FOR: list[tuple[type, str, Any, dict[str, str]]] = [
     (StandardScaler, "with_mean", True, {"mean_": "values d"}),
@@ -266,8 +271,10 @@ def check_part(part: Any) -> None:
         expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
     elif isinstance(part, Preprocessing):
         for values in (part.mean, part.std):
-            fine = len(values) == 3 and all(isinstance(value, Real) for value in values)
-            expect(fine, "means and deviations are three numbers")
+            expect(
+                len(values) == 3 and all(isinstance(value, Real) for value in values),
+                "means and deviations are three numbers",
+            )
 
 
 def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
@@ -293,8 +300,10 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
     expect(record.rule is not None and labels is not None, "it has no rule, or no classes of atoms")
     expect((record.samples is None) == (record.sample_labels is None), "samples and their labels go together")
     for name, numbers in (("atoms", labels), ("samples", record.sample_labels)):
-        in_range = numbers is None or (numbers.min() >= 0 and numbers.max() < len(classes))
-        expect(in_range, f"{name} are of no class")
+        expect(
+            numbers is None or (numbers.min() >= 0 and numbers.max() < len(classes)),
+            f"{name} are of no class",
+        )
     return sizes
 
 
@@ -304,15 +313,8 @@ def check_classes(classes: Array) -> None:
     expect(len(np.unique(classes)) == len(classes), "classes are there twice")
 
 
-def made_names(kind: type) -> set[str]:
-    """Return the attributes of an estimator that follow from others: made in loading, and not in a file."""
-    if kind is LEDLClassifierCV:
-        return {"_dictionary", "classes_"}
-    return {"classes_", "atom_classes_", "components_", "dual_components_"} if kind in KINDS else set()
-
-
 def make(name: str, state: dict[str, Any], room: float) -> Any:
-    """Return one of these attributes; raise if it needs more than `room` bytes.
+    """Return one of the attributes in `MADE`; raise if it needs more than `room` bytes.
 
     As `ledl.estimators.fitted_attributes` makes them, but one by one: a file may hold those that are large.
     """
@@ -353,10 +355,33 @@ def check_estimator(model: Any) -> None:
             expect(not names, "there are no attributes of pixels")
             sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
             expect(len(sides) == 2, "a size is a number, or a height and a width")
-            fine = all(isinstance(side, Integral) and 0 < side <= MAX_SIDE for side in sides)
-            expect(fine, f"sizes are 1 to {MAX_SIDE} pixels")
+            expect(
+                all(isinstance(side, Integral) and 0 < side <= MAX_SIDE for side in sides),
+                f"sizes are 1 to {MAX_SIDE} pixels",
+            )
+        elif type(model) in KINDS and names:
+            check_with_dictionary(model)
         elif names:
-            check_fitted(model, names)
+            sizes = {"d": model.n_features_in_} if "n_features_in_" in names else {}
+            sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
+            if isinstance(model, LEDLClassifierCV):
+                expect(
+                    model.n_features_in_ == model.best_estimator_.n_features_in_,
+                    "its model has other features",
+                )
+            elif isinstance(model, RejectingClassifier):
+                inner, classes = our_parts(model.estimator_).classifier, model.classes_
+                expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
+                expect(
+                    classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_),
+                    "its classes are not its classifier's",
+                )
+                checked_label(model.reject_label_, classes)
+                expect(sizes["e"] == 2, "there are two measures of evidence")
+            elif isinstance(model, ResNetFeatures):
+                expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
+            else:
+                check_sklearn(model, sizes)
 
 
 def fitted_names(model: Any) -> set[str]:
@@ -364,31 +389,11 @@ def fitted_names(model: Any) -> set[str]:
     return set(vars(model)) - set(model.get_params(deep=False)) - {"_sklearn_output_config"}
 
 
-def check_fitted(model: Any, names: set[str]) -> None:
-    """Raise unless attributes go together and predict, if that was not tried of a model within this one."""
-    if type(model) in KINDS:
-        check_with_dictionary(model)
-        try_dictionary(model)
-        return
-    sizes = {"d": model.n_features_in_} if "n_features_in_" in names else {}
-    sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
-    if isinstance(model, LEDLClassifierCV):
-        expect(model.n_features_in_ == model.best_estimator_.n_features_in_, "its model has other features")
-    elif isinstance(model, RejectingClassifier):
-        inner, classes = our_parts(model.estimator_).classifier, model.classes_
-        expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
-        same = classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_)
-        expect(same, "its classes are not its classifier's")
-        checked_label(model.reject_label_, classes)
-        expect(sizes["e"] == 2, "there are two measures of evidence")
-    elif isinstance(model, ResNetFeatures):
-        expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
-    else:
-        check_sklearn(model, sizes)
-
-
 def check_with_dictionary(model: Any) -> None:
-    """Raise unless a model's dictionary, which has been checked by itself, goes with the rest."""
+    """Raise unless a model's dictionary, which has been checked by itself, goes with the rest, and codes.
+
+    Samples that it must code are one of its own samples or atoms, and zeros.
+    """
     wanted, record = dict(ESTIMATORS[type(model)]), vars(model)["_dictionary"]
     expect(isinstance(record, FittedDictionary), "its dictionary is none")
     check_fields(record, KINDS[type(model)])
@@ -405,8 +410,25 @@ def check_with_dictionary(model: Any) -> None:
         expect(isinstance(record.space, IdentitySubspace), "a stream has no subspace")
         check_fields(model.stream_, PARTS[Stream], {**sizes, "q": d + 2 * sizes["c"]}, finite=False)
     for values in (getattr(model, "history_", None) or {}).values():
-        fine = type(values) is np.ndarray and values.dtype.kind == "f"
-        expect(fine, "history_ holds numbers of each iteration")
+        expect(
+            type(values) is np.ndarray and values.dtype.kind == "f",
+            "history_ holds numbers of each iteration",
+        )
+    n_bytes = gram_bytes(model)
+    if n_bytes > MAX_TRIAL:  # refused only if it is hopeless
+        check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
+        return
+    space: Any = record.space
+    kernel = getattr(space, "kernel", None)
+    if isinstance(kernel, PairwiseKernel):
+        X = kernel.training[:1]
+    elif isinstance(kernel, PrecomputedKernel):
+        X = space.coordinates[:1] @ space.coordinates.T
+    else:
+        X = space.expand(record.atoms[:1])
+    if getattr(kernel, "kernel", None) != "poly":  # which may be negative at zero
+        X = np.concatenate([X, np.zeros_like(X)])
+    expect(bool(np.isfinite(try_out(model, X)).all()), "its codes are not finite")
 
 
 def check_sklearn(model: Any, sizes: dict[str, Any]) -> None:
@@ -427,25 +449,6 @@ def check_sklearn(model: Any, sizes: dict[str, Any]) -> None:
         try_out(model, X)
         if hasattr(model, "scalings_"):  # it transforms, too
             try_out(model, X, classify=False)
-
-
-def try_dictionary(model: Any) -> None:
-    """Have a model code one of its own samples or atoms, and zeros, unless that takes too much memory."""
-    n_bytes = gram_bytes(model)
-    if n_bytes > MAX_TRIAL:  # refused only if it is hopeless
-        check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
-        return
-    space, atoms = model._dictionary.space, model._dictionary.atoms
-    kernel = getattr(space, "kernel", None)
-    if isinstance(kernel, PairwiseKernel):
-        X = kernel.training[:1]
-    elif isinstance(kernel, PrecomputedKernel):
-        X = space.coordinates[:1] @ space.coordinates.T
-    else:
-        X = space.expand(atoms[:1])
-    if getattr(kernel, "kernel", None) != "poly":  # which may be negative at zero
-        X = np.concatenate([X, np.zeros_like(X)])
-    expect(bool(np.isfinite(try_out(model, X)).all()), "its codes are not finite")
 
 
 def check_pipeline(model: Any) -> None:

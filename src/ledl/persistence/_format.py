@@ -14,7 +14,6 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -78,23 +77,20 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
             f"All but the arrays would take {len(text):,} bytes, but {MAX_HEADER:,} is the most. Put long "
             "lists of numbers or strings in NumPy arrays."
         )
+    preface = MAGIC + len(text).to_bytes(8, "little") + text
 
     def write(file: BinaryIO) -> None:
-        digest = hashlib.sha256()
-        for part in _parts(text, arrays):
-            digest.update(part)
-            file.write(part)
+        file.write(preface)
+        digest = hashlib.sha256(preface)
+        for array in arrays:
+            ordered = array if order_of(array) == "F" else np.ascontiguousarray(array)
+            content = _bytes_of(ordered.astype(ordered.dtype.newbyteorder("<"), copy=False))
+            for part in (content, bytes(-array.nbytes % ALIGN)):
+                digest.update(part)
+                file.write(part)
         file.write(digest.digest())
 
     write_atomically(path, write)
-
-
-def _parts(text: bytes, arrays: list[Array]) -> Iterator[Any]:
-    yield MAGIC + len(text).to_bytes(8, "little") + text
-    for array in arrays:
-        ordered = array if order_of(array) == "F" else np.ascontiguousarray(array)
-        yield _bytes_of(ordered.astype(ordered.dtype.newbyteorder("<"), copy=False))
-        yield bytes(-array.nbytes % ALIGN)
 
 
 def order_of(array: Array) -> str:
@@ -115,87 +111,68 @@ def check_array(array: Array) -> None:
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
-    """Return the header and the arrays, writable and in this machine's byte order, of a file that is whole."""
+    """Return the header and the arrays, writable and in this machine's byte order, of a file that is whole.
+
+    Errors say of the file what they say of "it".
+    """
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
         what = "a folder" if path.is_dir() else "no file but a device or a pipe"
-        raise ModelFileError(f"{path} is {what}. Give a file that ledl.save wrote.")
+        raise ModelFileError(f"is {what}. Give a file that ledl.save wrote")
     with path.open("rb") as file:
-        try:
-            return _read(file, os.fstat(file.fileno()).st_size)
-        except ModelFileError as error:
-            raise ModelFileError(f"{path} {error}.") from error.__cause__
-
-
-def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], list[Array]]:
-    length = _check_preface(file.read(PREFACE), size)
-    text = file.read(length)
-    if not _is_whole(file, size):
-        _tell_damage(text, size - PREFACE - length - CHECKSUM)
-    header = _parse(text)
-    found = header.get("format")
-    if found != FORMAT:
-        if type(found) is not int or found < 1:
-            reason = f"says that its format is {found!r:.50}, which there is not. Save the model again"
-        elif found < FORMAT:
-            reason = f"was written by an older version of ledl (format {found}). Train the model again"
-        else:
-            reason = f"is of format {found}, and this version of ledl knows up to {FORMAT}. Use a newer ledl"
-        raise ModelFileError(reason)
-    entries = _check_table(header.get("arrays"), size - PREFACE - length - CHECKSUM)
-    try:
-        check_memory(size, "arrays that", "Use a machine with more memory")
-    except ValueError as error:
-        raise ModelFileError(f"holds {error}") from None
-    file.seek(PREFACE + length)
-    return header, [_read_array(file, *entry) for entry in entries]
-
-
-def _check_preface(preface: bytes, size: int) -> int:
-    """Return the length of the header, if this can be a model file."""
-    if not preface.startswith(MAGIC):
-        if MAGIC.startswith(preface):
+        size = os.fstat(file.fileno()).st_size
+        preface = file.read(PREFACE)
+        if not preface.startswith(MAGIC):
+            kinds = [what for start, what in OTHERS.items() if preface.startswith(start)]
+            if MAGIC.startswith(preface):
+                kinds = ["empty. Copy or save it again" if not preface else "cut off. Copy or save it again"]
+            raise ModelFileError(f"is {[*kinds, 'no model file. Give a file that ledl.save wrote'][0]}")
+        length = int.from_bytes(preface[len(MAGIC) :], "little")
+        if len(preface) < PREFACE or (length <= MAX_HEADER and PREFACE + length + CHECKSUM > size):
             raise ModelFileError(
-                "is empty. Copy or save it again" if not preface else "is cut off. Copy or save it again"
+                f"is cut off: it has {size:,} bytes and even its header is not whole. Copy it again"
             )
-        kinds = [what for start, what in OTHERS.items() if preface.startswith(start)]
-        raise ModelFileError(
-            f"is {kinds[0]}" if kinds else "is no model file. Give a file that ledl.save wrote"
-        )
-    length = int.from_bytes(preface[len(MAGIC) :], "little")
-    if len(preface) < PREFACE or (length <= MAX_HEADER and PREFACE + length + CHECKSUM > size):
-        raise ModelFileError(
-            f"is cut off: it has {size:,} bytes and even its header is not whole. Copy it again"
-        )
-    if length > MAX_HEADER or (PREFACE + length) % ALIGN:
-        raise ModelFileError(
-            f"says that its header has {length:,} bytes, which no model file has: it was altered or damaged. "
-            "Copy or save it again"
-        )
-    return length
-
-
-def _is_whole(file: BinaryIO, size: int) -> bool:
-    """Return whether the checksum is that of all before it."""
-    digest = hashlib.sha256()
-    file.seek(0)
-    for start in range(0, size - CHECKSUM, CHUNK):
-        digest.update(file.read(min(CHUNK, size - CHECKSUM - start)))
-    return digest.digest() == file.read(CHECKSUM)
-
-
-def _tell_damage(text: bytes, n_bytes: int) -> NoReturn:
-    """Say whether bytes are missing or others than they were."""
-    try:
-        last = max(_parse(text)["arrays"], key=lambda entry: entry["offset"])
-        wanted = last["offset"] + math.prod(last["shape"]) * _dtype(last["dtype"]).itemsize
-        missing = int(wanted + -wanted % ALIGN - n_bytes)
-    except (ValueError, LookupError, TypeError, OverflowError):  # the header is damaged itself
-        missing = 0
-    if missing > 0:
-        raise ModelFileError(f"is cut off: at least {missing:,} bytes are missing. Copy it again")
-    raise ModelFileError(
-        "was altered or damaged: its checksum is not that of its content. Copy or save it again"
-    )
+        if length > MAX_HEADER or (PREFACE + length) % ALIGN:
+            raise ModelFileError(
+                f"says that its header has {length:,} bytes, which no model file has: it was altered or "
+                "damaged. Copy or save it again"
+            )
+        text = file.read(length)
+        n_bytes = size - PREFACE - length - CHECKSUM  # of the arrays
+        digest = hashlib.sha256()
+        file.seek(0)
+        for start in range(0, size - CHECKSUM, CHUNK):
+            digest.update(file.read(min(CHUNK, size - CHECKSUM - start)))
+        if digest.digest() != file.read(CHECKSUM):
+            try:  # are bytes missing, or others than they were?
+                last = max(_parse(text)["arrays"], key=lambda entry: entry["offset"])
+                wanted = last["offset"] + math.prod(last["shape"]) * _dtype(last["dtype"]).itemsize
+                missing = int(wanted + -wanted % ALIGN - n_bytes)
+            except (ValueError, LookupError, TypeError, OverflowError):  # the header is damaged itself
+                missing = 0
+            if missing > 0:
+                raise ModelFileError(f"is cut off: at least {missing:,} bytes are missing. Copy it again")
+            raise ModelFileError(
+                "was altered or damaged: its checksum is not that of its content. Copy or save it again"
+            )
+        header = _parse(text)
+        found = header.get("format")
+        if found != FORMAT:
+            if type(found) is not int or found < 1:
+                reason = f"says that its format is {found!r:.50}, which there is not. Save the model again"
+            elif found < FORMAT:
+                reason = f"was written by an older version of ledl (format {found}). Train the model again"
+            else:
+                reason = (
+                    f"is of format {found}, and this version of ledl knows up to {FORMAT}. Use a newer ledl"
+                )
+            raise ModelFileError(reason)
+        entries = _check_table(header.get("arrays"), n_bytes)
+        try:
+            check_memory(size, "arrays that", "Use a machine with more memory")
+        except ValueError as error:
+            raise ModelFileError(f"holds {error}") from None
+        file.seek(PREFACE + length)
+        return header, [_read_array(file, *entry) for entry in entries]
 
 
 def _parse(text: bytes) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from ledl.arrays import Array
 from ledl.dictionary import FittedDictionary
 from ledl.persistence._checks import (
     ESTIMATORS,
+    MADE,
     PARTS,
     check_estimator,
     check_part,
     expect,
-    made_names,
     make,
 )
 from ledl.persistence._format import ModelFileError, check_array
@@ -50,6 +50,8 @@ NOT_THE_MODEL = {
     "skipped_",
 }
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# The packages here that models depend on.
+VERSIONS = {"ledl": ledl.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 MAX_DEPTH = 32
 MAX_INT = 2**63
 # Estimators and parts of a file, each of which is tried.
@@ -96,8 +98,9 @@ class Encoder:
             pairs = []
             for key, item in value.items():
                 if type(key) not in (bool, int, float, str) and not isinstance(key, np.generic):
-                    remedy = "Use strings or numbers as keys"
-                    raise refusal(where, f"has a key of type {type(key).__name__}", remedy)
+                    raise refusal(
+                        where, f"has a key of type {type(key).__name__}", "Use strings or numbers as keys"
+                    )
                 name = self.encode(key, f"a key of {where}", depth + 1)
                 pairs.append([name, self.encode(item, f"{where}[{key!r}]", depth + 1)])
             return {"dict": pairs}
@@ -108,8 +111,11 @@ class Encoder:
         if kind is np.ndarray:
             strings = value.tolist()
             if value.ndim != 1 or not all(type(item) is str for item in strings):
-                reason = "is an array of Python objects that are not all strings"
-                raise refusal(where, reason, "Convert it to numbers or strings with astype")
+                raise refusal(
+                    where,
+                    "is an array of Python objects that are not all strings",
+                    "Convert it to numbers or strings with astype",
+                )
             return {"strings": strings}
         if kind in ESTIMATORS:
             return {"estimator": self._estimator(value, where, depth + 1)}
@@ -141,9 +147,12 @@ class Encoder:
             if name in names or name in NOT_THE_MODEL:
                 continue
             if not may_be_state(kind, name):
-                remedy = "Delete it, or give it to save as info"
-                raise refusal(f"{where}.{name}", "is no attribute that fit sets", remedy)
-            if name in made_names(kind) and self._is_made(name, value, vars(model)):
+                raise refusal(
+                    f"{where}.{name}",
+                    "is no attribute that fit sets",
+                    "Delete it, or give it to save as info",
+                )
+            if name in MADE.get(kind, set()) and self._is_made(name, value, vars(model)):
                 state[name] = {"made": str(value.dtype) if name in LARGE else None}
             else:
                 state[name] = self.encode(value, f"{where}.{name}", depth)
@@ -155,8 +164,9 @@ class Encoder:
         if not isinstance(record, FittedDictionary):
             return False
         if name not in LARGE:
-            same = record.classes is not None and np.array_equal(value, make(name, state, math.inf))
-            return name == "_dictionary" or same
+            return name == "_dictionary" or (
+                record.classes is not None and np.array_equal(value, make(name, state, math.inf))
+            )
         self._n_made += value.nbytes
         n_stored = sum(array.nbytes for array in self.arrays)
         return bool(self._n_made <= MAX_MADE / 2 + (TIMES_MADE / 2 - 1) * n_stored)
@@ -206,9 +216,46 @@ class Decoder:
             raise ModelFileError(f"has an integer of more than 64 bits at {where:.200}. Save the model again")
         if node is None or type(node) in (bool, int, float, str):
             return node
+        depth += 1
         try:
             ((kind, content),) = node.items()
-            return self._decode(kind, content, where, depth + 1)
+            match kind, content:
+                case "float", str():
+                    return NOT_FINITE[content]
+                case "array" | "scalar", _:
+                    expect(
+                        type(content) is int and 0 <= content < len(self.arrays),
+                        f"there is no array {content!r:.50}",
+                    )
+                    self.used.add(content)
+                    array = self.arrays[content]
+                    expect(kind == "array" or array.ndim == 0, "one number is needed")
+                    return array if kind == "array" else array[()]
+                case "strings", list():
+                    expect(all(type(item) is str for item in content), "strings are needed")
+                    return np.array(content, dtype=object)
+                case "list" | "tuple", list():
+                    items = [self.decode(item, f"{where}[{i}]", depth) for i, item in enumerate(content)]
+                    return items if kind == "list" else tuple(items)
+                case "dict", list():
+                    found = {}
+                    for name, item in content:
+                        key = self.decode(name, f"a key of {where}", depth)
+                        expect(
+                            isinstance(key, bool | int | float | str | np.generic),
+                            "keys are strings or numbers",
+                        )
+                        found[key] = self.decode(item, f"{where}[{key!r:.50}]", depth)
+                    return found
+                case "part", {"name": name, "fields": dict(nodes)}:
+                    cls = self._known(name, PARTS)
+                    expect(set(nodes) == set(PARTS[cls]), f"{name} is made of other fields")
+                    part = cls(**self._values(nodes, where, depth))
+                    check_part(part)
+                    return part
+                case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
+                    return self._estimator(name, params, state, where, depth)
+            raise ValueError(f"there is no kind {kind!r:.50} with such a content")
         except ModelFileError:
             raise
         except Exception as error:  # what a stranger's values do to constructors and checks cannot be listed
@@ -216,42 +263,6 @@ class Decoder:
             raise ModelFileError(
                 f"has a {where:.200} that is not right: {reason:.500}. {self.advice}"
             ) from error
-
-    def _decode(self, kind: str, content: Any, where: str, depth: int) -> Any:
-        match kind, content:
-            case "float", str():
-                return NOT_FINITE[content]
-            case "array" | "scalar", _:
-                is_known = type(content) is int and 0 <= content < len(self.arrays)
-                expect(is_known, f"there is no array {content!r:.50}")
-                self.used.add(content)
-                array = self.arrays[content]
-                expect(kind == "array" or array.ndim == 0, "one number is needed")
-                return array if kind == "array" else array[()]
-            case "strings", list():
-                expect(all(type(item) is str for item in content), "strings are needed")
-                return np.array(content, dtype=object)
-            case "list" | "tuple", list():
-                items = [self.decode(item, f"{where}[{i}]", depth) for i, item in enumerate(content)]
-                return items if kind == "list" else tuple(items)
-            case "dict", list():
-                found = {}
-                for name, item in content:
-                    key = self.decode(name, f"a key of {where}", depth)
-                    expect(
-                        isinstance(key, bool | int | float | str | np.generic), "keys are strings or numbers"
-                    )
-                    found[key] = self.decode(item, f"{where}[{key!r:.50}]", depth)
-                return found
-            case "part", {"name": name, "fields": dict(nodes)}:
-                part = self._known(name, PARTS)
-                expect(set(nodes) == set(PARTS[part]), f"{name} is made of other fields")
-                found = part(**self._values(nodes, where, depth))
-                check_part(found)
-                return found
-            case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
-                return self._estimator(name, params, state, where, depth)
-        raise ValueError(f"there is no kind {kind!r:.50} with such a content")
 
     def _known(self, name: Any, table: dict[type, Any]) -> Any:
         """Return the class of that name in a table."""
@@ -279,7 +290,7 @@ class Decoder:
         for attribute in state:
             if not may_be_state(cls, attribute):
                 self._tell_unknown(f"{where:.200}: the attribute {attribute!r:.50} of {name}")
-            follows = attribute in made_names(cls) - LARGE - made.keys()
+            follows = attribute in MADE.get(cls, set()) - LARGE - made.keys()
             expect(not follows, f"{attribute} follows from others and is not taken from files")
         for attribute, dtype in made.items():
             expect(dtype in (None, "float32", "float64"), f"there are no components of type {dtype!r:.50}")
@@ -295,14 +306,9 @@ class Decoder:
 
     def _tell_unknown(self, what: str) -> NoReturn:
         raise ModelFileError(
-            f"needs {what}, which ledl {ledl.__version__} with the scikit-learn at hand does not know; it was "
+            f"needs {what}, which ledl {VERSIONS['ledl']} with the scikit-learn at hand does not know; it was "
             f"written by {versions_in_words(self.versions)}. Use those versions or newer ones"
         )
-
-
-def current_versions() -> dict[str, str]:
-    """Return those of the packages here that models depend on."""
-    return {"ledl": ledl.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def versions_in_words(versions: dict[str, str]) -> str:
