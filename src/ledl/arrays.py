@@ -325,9 +325,7 @@ def positive_inverse(matrix: Array) -> Array:
     if failed:
         raise np.linalg.LinAlgError(f"the leading {failed} x {failed} matrix is not positive definite")
     inverse, _ = potri(factor, lower=1, overwrite_c=1)
-    # LAPACK fills one triangle.
-    lower = np.tril(inverse)
-    return lower + np.tril(inverse, -1).T
+    return np.tril(inverse) + np.tril(inverse, -1).T  # LAPACK fills one triangle
 
 
 def row_factorization(X: Array) -> tuple[Array, Array]:
