@@ -39,12 +39,8 @@ _blas_limits: list[Any] = []
 _blas_lock = Lock()
 # Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again.
 _let_any_thread_set = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    """Find the libraries, which takes milliseconds; setting their threads takes microseconds."""
-    return ThreadpoolController()
+# Finding the libraries takes milliseconds, and is done once; setting their threads takes microseconds.
+_controller = cache(ThreadpoolController)
 
 
 @contextmanager
@@ -114,7 +110,7 @@ def n_threads(n_jobs: int | None) -> int:
     children, in which joblib gives one job; but ours are threads.
     """
     backend, _ = get_active_backend()
-    if isinstance(backend, OF_THIS_MACHINE) and not ("distributed" in sys.modules and is_dask_task()):
+    if isinstance(backend, OF_THIS_MACHINE) and not is_dask_task():
         return int(effective_n_jobs(n_jobs))
     if n_jobs is None:
         return 1

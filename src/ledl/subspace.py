@@ -44,9 +44,6 @@ class Subspace(Protocol):
     def expand(self, B: Array) -> Array:
         """Atoms in the features' space, (K, r) -> (K, d); with a kernel, their coefficients over samples."""
 
-    def place(self, B: Array) -> Array:
-        """Coordinates of what `expand` gives: of atoms."""
-
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
         """|y|^2 in float64 of samples, the first of which has that number for messages: (m, d) -> (m,)."""
 
@@ -58,9 +55,6 @@ class IdentitySubspace(NamedTuple):
         return Y
 
     def expand(self, B: Array) -> Array:
-        return B
-
-    def place(self, B: Array) -> Array:
         return B
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
@@ -77,9 +71,6 @@ class RowSpace(NamedTuple):
 
     def expand(self, B: Array) -> Array:
         return B @ self.basis
-
-    def place(self, B: Array) -> Array:
-        return self.reduce(B)
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
         return squared_norms(Y, "X", first)
@@ -110,9 +101,6 @@ class KernelSpace(NamedTuple):
 
     def expand(self, B: Array) -> Array:
         return B @ self.basis.T.astype(B.dtype, copy=False)
-
-    def place(self, B: Array) -> Array:
-        return B @ self.coordinates
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
         squares = self.kernel.squared_norms(to_host(Y), first)
@@ -190,3 +178,10 @@ def scaled(X: Array) -> Array:
     norms = xp.astype(xp.sqrt(row_squares(Y)), Y.dtype)[:, None]
     Y /= xp.where(norms > 0, norms, xp.ones_like(norms))
     return Y
+
+
+def scaled_by(X: Array, norms: Array, out: Array | None = None) -> Array:
+    """Return NumPy samples of known norms scaled to norm 1, in memory of their own; a zero one stays zero."""
+    if norms.min(initial=1) < np.finfo(X.dtype).tiny:  # zero, or not to be divided by
+        return scaled(X)
+    return np.multiply(X, (1 / norms).astype(X.dtype)[:, None], out=out)

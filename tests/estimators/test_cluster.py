@@ -282,12 +282,11 @@ def test_a_worker_without_what_it_should_have(client, digits):
 
     from ledl.samples import ClusterBlocks
     from ledl.samples._cluster import chunks_of
-    from ledl.samples._stored import as_they_are
 
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
     spans = [(i, i + 50) for i in range(0, 200, 50)]
-    blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), np.ones(200), as_they_are, 64, 20)
+    blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), None, 64, 20)
     for add in (1.0, 2.0, 4.0):
         blocks.map_sum(partial(count_up, add))
     expected = blocks.codes()

@@ -260,4 +260,4 @@ def test_the_space_of_a_kernel_keeps_its_inner_products(rng):
     space = find_kernel_space(None, gram, np.dtype(np.float64))
     assert space.coordinates.shape == (8, 5)
     assert_allclose(space.coordinates @ space.coordinates.T, gram, atol=1e-12)
-    assert_allclose(space.place(space.expand(space.coordinates)), space.coordinates, atol=1e-10)
+    assert_allclose(space.expand(space.coordinates) @ space.coordinates, space.coordinates, atol=1e-10)

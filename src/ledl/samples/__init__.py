@@ -5,20 +5,31 @@ every block, keep the block that it returns (with its codes and multipliers) whe
 what else it returns. That is all that running in memory, out of core or on a cluster have to agree on.
 """
 
-from ledl.samples._blocks import Block, BlockError, Blocks, InMemoryBlocks, MappedBlocks, spans_of
+from ledl.samples._blocks import (
+    IN_FLIGHT,
+    Block,
+    BlockError,
+    Blocks,
+    InMemoryBlocks,
+    MappedBlocks,
+    StreamedBlocks,
+    spans_of,
+    upload_ahead,
+)
 from ledl.samples._checkpoint import Checkpoint, as_plain, check_place
 from ledl.samples._cluster import ClusterBlocks, share_out
-from ledl.samples._dask import (
+from ledl.samples._stored import (
+    StoredRows,
     check_lengths,
     check_rows,
     floats_of,
     in_memory,
     map_rows,
+    open_dask,
+    open_file,
     seceded,
     with_known_rows,
 )
-from ledl.samples._device import IN_FLIGHT, StreamedBlocks, upload_ahead
-from ledl.samples._stored import StoredRows, open_dask, open_file
 
 __all__ = [
     "IN_FLIGHT",

@@ -98,10 +98,29 @@ class Checkpoint:
                     f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
                 )
             return None
-        saved = Saved(self.path, self._shapes)
-        saved.check(self._identity, self._sketch, names, max_iter)
-        blocks.restore_codes(saved.codes)
+        saved, where = Saved(self.path, self._shapes), f"checkpoint={str(self.path)!r}"
+        for name, value in self._identity.items():
+            if saved.identity.get(name) != value:
+                raise ValueError(
+                    f"{where} is of another fit: {name} was {saved.identity.get(name)!r:.60}, and is "
+                    f"{value!r:.60}. Give another path, or delete the file."
+                )
+        same = saved.complete and set(saved.names) == set(names)
+        if same:
+            with np.errstate(invalid="ignore"):
+                apart = np.linalg.norm(saved.array("sketch") - self._sketch)
+            same = apart <= SKETCH_TOL[dtype] * np.linalg.norm(self._sketch)
+        if not same or not np.isfinite(saved.array("M")).all():
+            raise ValueError(
+                f"{where} is damaged, or of a fit on other samples. Give another path, or delete the file."
+            )
         rows = np.array(saved.array("records"))
+        if len(rows) > max_iter:
+            raise ValueError(
+                f"{where} has {len(rows)} iterations, but max_iter={max_iter}. Raise max_iter, or delete the "
+                "file."
+            )
+        blocks.restore_codes(saved.codes)
         self._records = [dict(zip(saved.names, row, strict=True)) for row in rows]
         return as_array(np.array(saved.array("M")), M), list(self._records)
 
@@ -170,7 +189,6 @@ class Saved:
     """
 
     def __init__(self, path: Path, shapes: Mapping[str, Any]) -> None:
-        self._path = path
         with path.open("rb") as file:
             is_ours = file.read(len(FIRST_LINE)) == FIRST_LINE
             line = file.readline(LONGEST_HEADER) if is_ours else b""
@@ -179,46 +197,20 @@ class Saved:
         try:
             header = json.loads(line)
             self.names: list[str] = header["records"]
-            self._n_records = header["iterations"]
+            n_records = header["iterations"]
             self.identity = dict(header["identity"])
-            plain = all(isinstance(name, str) for name in self.names) and type(self._n_records) is int
+            plain = all(isinstance(name, str) for name in self.names) and type(n_records) is int
         except (ValueError, KeyError, TypeError, RecursionError):
             plain = False
-        if not plain or self._n_records < 1:
+        if not plain or n_records < 1:
             raise ValueError(
                 f"checkpoint={str(path)!r} is there, but is no checkpoint of a fit. Give another path, or "
                 "delete it."
             )
-        self._places, total = places_of(shapes, self._n_records, len(self.names))
-        self._complete = size == self._start + total
-        if self._complete:
+        self._places, total = places_of(shapes, n_records, len(self.names))
+        self.complete = size == self._start + total
+        if self.complete:
             self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
-
-    def check(self, identity: Mapping[str, Any], sketch: Array, names: Collection[str], max_iter: int) -> None:
-        """Raise if it is the file of another fit."""
-        name = next((name for name in identity if self.identity.get(name) != identity[name]), None)
-        if name is not None:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} is of another fit: {name} was "
-                f"{self.identity.get(name)!r:.60}, and is {identity[name]!r:.60}. "
-                "Give another path, or delete the file."
-            )
-        same = self._complete and set(self.names) == set(names)
-        if same:
-            tol, M = SKETCH_TOL[self._places["M"][2]], self.array("M")
-            with np.errstate(invalid="ignore"):
-                same = np.linalg.norm(self.array("sketch") - sketch) <= tol * np.linalg.norm(sketch)
-            same = same and bool(np.isfinite(M).all())
-        if not same:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} is damaged, or of a fit on other samples. Give another path, "
-                "or delete the file."
-            )
-        if self._n_records > max_iter:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} has {self._n_records} iterations, but max_iter={max_iter}. "
-                "Raise max_iter, or delete the file."
-            )
 
     def array(self, name: str) -> Array:
         """Return one of the arrays, in the file."""

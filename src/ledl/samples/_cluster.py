@@ -28,6 +28,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.samples._blocks import Block, BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, add, spans_of
+from ledl.subspace import scaled_by
 
 # Seconds between two looks at which workers live, and that a cluster without workers is waited for.
 LOOK_EVERY, PATIENCE = 1.0, 60.0
@@ -42,9 +43,6 @@ GONE = (
     "The Dask cluster is gone or was restarted, or has lost samples that it cannot make again. Fit again; with "
     "checkpoint=PATH a fit goes on where it was."
 )
-
-# Makes what steps work on of rows and their norms.
-Prepare = Callable[[Array, Array], Array]
 
 
 class Chunk(NamedTuple):
@@ -133,10 +131,8 @@ class ClusterBlocks(Blocks):
     spans : list of (first, stop)
         Where they begin and end among all samples.
     labels : (n,)
-    norms : (n,)
-        Norms of the samples, which `prepare` needs.
-    prepare : callable (rows, norms) -> rows
-        What makes rows that steps work on of those of a chunk.
+    norms : (n,) or None
+        Norms of the samples, which are scaled to norm 1 for steps; None: they are taken as they are.
     n_features : int
         Columns of a chunk.
     block_size : int
@@ -150,8 +146,7 @@ class ClusterBlocks(Blocks):
         chunks: Sequence[Chunk],
         spans: Sequence[tuple[int, int]],
         labels: Array,
-        norms: Array,
-        prepare: Prepare,
+        norms: Array | None,
         n_features: int,
         block_size: int,
     ) -> None:
@@ -159,8 +154,9 @@ class ClusterBlocks(Blocks):
         self._n_blocks, self._fit = len(chunks), uuid.uuid4().hex
         self._shares = []
         for i, (first, stop) in enumerate(spans):
-            known = chunks[i].recipe, labels[first:stop], norms[first:stop], prepare, n_features, block_size
-            self._shares.append(put(client, Share(self._fit, i, first, *known)))
+            own = labels[first:stop], None if norms is None else norms[first:stop]
+            share = Share(self._fit, i, first, chunks[i].recipe, *own, n_features, block_size)
+            self._shares.append(put(client, share))
         self._workers = [""] * self._n_blocks
         self._history: list[Change] = []
         self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
@@ -169,17 +165,14 @@ class ClusterBlocks(Blocks):
 
     @translate_cluster_errors()
     def map_sum(self, step: Step[Sums]) -> Sums:
-        now, given = self._version, put(self._client, step)
-
-        def submit(numbers: Iterable[int]) -> dict[int, Any]:
-            return self._submit(dict.fromkeys(numbers, given), now, now + 1)
-
+        change = Change(self._version, self._version + 1)
+        submit = partial(self._change, change, step=put(self._client, step))
         futures = submit(range(self._n_blocks))
         # While workers are at it:
-        (self._folder / str(now)).write_bytes(pickle.dumps(step, pickle.HIGHEST_PROTOCOL))
+        (self._folder / str(change.before)).write_bytes(pickle.dumps(step, pickle.HIGHEST_PROTOCOL))
         outcome = self._run(submit, futures)
         if outcome.changed:
-            self._history.append(Change(now, now + 1))
+            self._history.append(change)
         return outcome.sums  # type: ignore[no-any-return]
 
     def codes(self) -> Array:
@@ -197,17 +190,15 @@ class ClusterBlocks(Blocks):
 
     @translate_cluster_errors()
     def restore_codes(self, read: ReadCodes) -> None:
-        change = partial(self._change, Change(0, 1, read))
+        change = Change(0, 1, read)
+        submit = partial(self._change, change)
         for i in range(self._n_blocks):
-            self._run(change, change([i]))
-        self._begin_at(1, read)
+            self._run(submit, submit([i]))
+        self._history.append(change)
+        self.saved_codes(read)
 
     def saved_codes(self, read: ReadCodes) -> None:
-        self._begin_at(self._version, read)
-
-    def _begin_at(self, version: int, read: ReadCodes) -> None:
-        """Take note that codes of a version can be read: what is lost need not take older steps again."""
-        self._history = [Change(0, version, read)]
+        self._history = [Change(0, self._version, read)]  # what is lost need not take older steps again
         for path in self._folder.iterdir():
             path.unlink()
 
@@ -220,23 +211,19 @@ class ClusterBlocks(Blocks):
         """How often codes have changed."""
         return self._history[-1].after if self._history else 0
 
-    def _change(self, change: Change, numbers: Iterable[int]) -> dict[int, Any]:
-        """Start changing the codes of blocks as they were, or are to be, changed; return the tasks' futures."""
-        if change.read is None:
-            stored = pickle.loads((self._folder / str(change.before)).read_bytes())
-            steps = dict.fromkeys(numbers, put(self._client, stored))
-        else:
-            steps = {}
-            for i in numbers:
+    def _change(self, change: Change, numbers: Iterable[int], step: Any = None) -> dict[int, Any]:
+        """Start changing codes of blocks, by a step on the cluster or as before; return the tasks' futures."""
+        if step is None and change.read is None:
+            step = put(self._client, pickle.loads((self._folder / str(change.before)).read_bytes()))
+        futures = {}
+        for i in numbers:
+            if change.read is not None:
                 first, stop = self._spans[i]
                 Z, L = change.read(first, stop)
-                steps[i] = put(self._client, partial(set_codes, first, np.array(Z), np.array(L)))
-        return self._submit(steps, change.before, change.after)
-
-    def _submit(self, steps: Mapping[int, Any], before: int, after: int) -> dict[int, Any]:
-        """Start the steps of blocks; return the tasks' futures."""
-        parts = [chunk.parts for chunk in self._chunks]
-        return {i: self._on_worker(i, take_step, parts[i], before, after, step) for i, step in steps.items()}
+                step = put(self._client, partial(set_codes, first, np.array(Z), np.array(L)))
+            arguments = self._chunks[i].parts, change.before, change.after, step
+            futures[i] = self._on_worker(i, take_step, *arguments)
+        return futures
 
     def _on_worker(self, number: int, work: Callable[..., Outcome], *arguments: Any) -> Any:
         """Start work on a block where it is; return the task's future."""
@@ -385,8 +372,7 @@ class Share:
     first: int
     recipe: bytes
     labels: Array
-    norms: Array
-    prepare: Prepare
+    norms: Array | None
     n_features: int
     block_size: int
 
@@ -422,7 +408,8 @@ def take_step(share: Share, parts: list[Any], before: int, after: int, step: Ste
         found = codes.read(first, before)
         if found is None:
             return Outcome(None, (share.number,))
-        old = Block(share.prepare(samples[i:j], share.norms[i:j]), share.labels[i:j], first, *found)
+        rows = samples[i:j] if share.norms is None else scaled_by(samples[i:j], share.norms[i:j])
+        old = Block(rows, share.labels[i:j], first, *found)
         new, sums = step(old)
         changed = new.Z is not old.Z
         if changed:

@@ -1,20 +1,27 @@
-"""Samples in files or on a cluster, which training visits block by block and never holds all at once."""
+"""Samples that are never in memory all at once: in files, or in chunks of a Dask array, perhaps on a cluster.
+
+First Dask arrays: checks, and work on chunks of rows when its result is asked for. Then what training visits
+block by block. Dask is imported where it is used: who has a Dask array has it.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ledl.arrays import Array, is_dask, row_squares
+from ledl.parallel import is_dask_task
 from ledl.samples._blocks import Block, BlockError, Blocks, MappedBlocks, spans_of
-from ledl.samples._cluster import ClusterBlocks, Prepare, chunks_of
-from ledl.samples._dask import cluster_client
-from ledl.subspace import scaled, squared_norms
+from ledl.samples._cluster import Chunk, ClusterBlocks, chunks_of
+from ledl.subspace import scaled_by, squared_norms
 
 # Bytes of a block with all that a step makes of it; and samples of a file that are scanned at a time.
 BLOCK_BYTES, SCAN = 2**27, 2**13
@@ -22,86 +29,180 @@ BLOCK_BYTES, SCAN = 2**27, 2**13
 WORK_ARRAYS = 8
 
 
-class StoredRows:
-    """Samples where they are; what training asks of them."""
+def check_rows(X: Array) -> None:
+    """Raise if no chunk of a Dask array could be samples, by what is known without computing it."""
+    shape = tuple(X.shape)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X has shape {shape}, but a row of features for each sample is needed. Make one sample a row with "
+            "x.reshape(1, -1), and images rows with X.reshape(len(X), -1)."
+        )
+    if np.isnan(shape[1]):
+        raise ValueError(
+            f"X has shape {shape}: its number of features is not known. Call X.compute_chunk_sizes() first."
+        )
+    if not isinstance(X._meta, np.ndarray):
+        raise TypeError(
+            f"X has chunks of {type(X._meta).__name__}, but NumPy arrays are needed. Convert them with "
+            "X.map_blocks, to dense arrays in this machine's memory."
+        )
+    if X.dtype.kind == "c":
+        raise ValueError(f"X is complex ({X.dtype}). Complex data not supported: give real numbers.")
 
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    usable: Array  # (n,): which samples are not zero
+
+def check_lengths(X: Array, y: Array) -> None:
+    """Raise if the numbers of samples and labels are known and differ, before anything is computed."""
+    n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
+    known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
+    if known and n_samples != n_labels:
+        raise ValueError(f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample.")
+
+
+def floats_of(X: Array) -> Any:
+    """Return the type of what is computed from samples: float32 stays, all else becomes float64."""
+    return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+
+
+def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: int | None = None) -> Array:
+    """Return a Dask array of what `work` makes of each chunk of rows; a vector unless it has columns.
+
+    `work` takes rows in memory, and gives as many. It is a value of the graph by itself, which tasks refer to:
+    what it holds, such as atoms, is sent to a worker once and not with every chunk. It is named by its content,
+    so that what has changed is not taken for what it was.
+    """
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.delayed import delayed
+
+    sizes = np.array(X.chunks[0], dtype=np.float64)
+    first = np.cumsum(sizes) - sizes
+    # For each chunk of rows its number, and its first row; -1 where that is not known.
+    places = np.stack([np.arange(len(sizes)), np.where(np.isnan(first), -1, first)], axis=1).astype(np.int64)
+    function: Any = work.func if isinstance(work, partial) else work
+    name = function.__name__.strip("_")
+    columns = () if n_columns is None else (n_columns,)
+    return da.blockwise(
+        _work_on_chunk,
+        "ik"[: 1 + len(columns)],
+        X,
+        "ij",
+        da.from_array(places, chunks=(1, 2)),
+        "il",
+        new_axes=dict(zip("k", columns, strict=False)),
+        work=delayed(work, name=f"ledl-{name}-{tokenize(work)}", traverse=False),
+        empty=np.empty((0, *columns), dtype=dtype),
+        token=f"ledl-{name}",
+        concatenate=True,  # of columns in several chunks
+        align_arrays=False,
+        meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
+    )
+
+
+def in_memory(*arrays: Any) -> tuple[Any, ...]:
+    """Return arrays, those of Dask computed, all in one go; others as they are."""
+    if not any(is_dask(array) for array in arrays):
+        return arrays
+    import dask
+
+    return tuple(dask.compute(*arrays))
+
+
+def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array], empty: Array) -> Array:
+    """Return what `work` makes of a chunk; an error of its names the chunk, and the row if that is why."""
+    if not len(chunk):  # as filters leave them
+        return empty
+    try:
+        return work(chunk)
+    except ValueError as error:
+        number, first = place[0].tolist()
+        bad = ~np.isfinite(chunk).all(axis=1) if chunk.dtype.kind == "f" else np.zeros(1, dtype=bool)
+        row = int(bad.argmax())
+        if bad.any():
+            of_all = f", row {first + row} of all" if first >= 0 else ""
+            raise ValueError(
+                f"X contains NaN or infinity in row {row} of its chunk {number}{of_all}. Remove or replace it."
+            ) from error
+        error.add_note(f"In chunk {number} of X" + (f", whose first row is {first}." if first >= 0 else "."))
+        raise
+
+
+def with_known_rows(X: Any) -> Any:
+    """Return a Dask array of floats whose chunks are whole rows, and which knows how many."""
+    import dask.array as da
+
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if np.isnan(X.shape[0]):
+        X = da.Array(X.dask, X.name, X.chunks, meta=X._meta)  # the caller's stays as it is
+        X.compute_chunk_sizes()
+    return X
+
+
+@contextmanager
+def seceded() -> Iterator[None]:
+    """Leave, in a task of Dask, its thread to the tasks that it will wait for."""
+    if not is_dask_task():
+        yield
+        return
+    from distributed import rejoin, secede
+
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+class StoredRows:
+    """Samples where they are, which training visits block by block: in a file, or chunks of a Dask array.
+
+    Of a slice, they are read when they are asked for, and scaled on the way if `unit_norm`. A part lasts until
+    the same thread asks for the next: its memory is used again, which the system would otherwise clear anew for
+    every block. With a `cluster`, a client and its chunks, blocks are on its workers instead.
+    """
+
+    def __init__(
+        self,
+        data: Array,
+        norms: Array,
+        unit_norm: bool,
+        spans: list[tuple[int, int]],
+        cluster: tuple[Any, list[Chunk]] | None = None,
+    ) -> None:
+        self.data, self.norms, self.unit_norm = data, norms, unit_norm
+        self._spans, self._cluster = spans, cluster
+        self.shape, self.dtype, self.usable = tuple(data.shape), data.dtype, norms > 0
+        self._buffers = threading.local()
 
     def blocks(self, labels: Array, n_atoms: int, batch_size: int | None, threads: int) -> Blocks:
         """Return blocks of them, with their labels: of so many samples, or as many as keep a block small."""
         width = self.shape[1] + WORK_ARRAYS * n_atoms
         size = batch_size or max(BLOCK_BYTES // (self.dtype.itemsize * width), 1)
-        return self._blocks_of(labels, size, threads)
-
-    def _blocks_of(self, labels: Array, block_size: int, threads: int) -> Blocks:
-        raise NotImplementedError
-
-
-class MappedRows(StoredRows):
-    """Samples that are read when they are asked for, and scaled on the way: of a file, or a Dask array.
-
-    A part lasts until the same thread asks for the next: its memory is used again, which the system would
-    otherwise clear anew for every block.
-    """
-
-    def __init__(self, data: Array, norms: Array, unit_norm: bool, spans: list[tuple[int, int]]) -> None:
-        self.data, self.norms, self.unit_norm, self._spans = data, norms, unit_norm, spans
-        self.shape, self.dtype, self.usable = tuple(data.shape), data.dtype, norms > 0
-        self._buffers = threading.local()
-
-    def _blocks_of(self, labels: Array, block_size: int, threads: int) -> Blocks:
-        spans = [
-            (first + i, first + j) for first, stop in self._spans for i, j in spans_of(stop - first, block_size)
-        ]
+        if self._cluster is not None:
+            norms = self.norms if self.unit_norm else None
+            return ClusterBlocks(*self._cluster, self._spans, labels, norms, self.shape[1], size)
+        spans = [(first + i, first + j) for first, stop in self._spans for i, j in spans_of(stop - first, size)]
         return MappedBlocks(self, labels, spans, threads)
 
     def __getitem__(self, rows: slice) -> Array:
-        part = self._cut(rows) if is_dask(self.data) else read_rows(self.data, rows)
+        mine = self._buffers
+        if is_dask(self.data):  # a chunk is made once for all blocks that are cut from it in turn
+            span = next(span for span in self._spans if span[0] <= rows.start < span[1])
+            if getattr(mine, "span", None) != span:
+                mine.span, mine.chunk = None, None  # make room first
+                mine.chunk = read_rows(self.data, slice(*span))
+                mine.span = span
+            part: Array = mine.chunk[rows.start - span[0] : rows.stop - span[0]]
+        else:
+            part = read_rows(self.data, rows)
         if not self.unit_norm:
             return part
-        buffer = getattr(self._buffers, "array", None)
-        if buffer is None or len(buffer) < len(part):
-            buffer = self._buffers.array = np.empty(part.shape, dtype=self.dtype)
-        return scaled_by(part, self.norms[rows], buffer[: len(part)])
-
-    def _cut(self, rows: slice) -> Array:
-        """Return rows of a chunk of Dask, which is made once for all blocks that are cut from it in turn."""
-        span = next(span for span in self._spans if span[0] <= rows.start < span[1])
-        if getattr(self._buffers, "span", None) != span:
-            self._buffers.span, self._buffers.chunk = None, None  # make room first
-            self._buffers.chunk = read_rows(self.data, slice(*span))
-            self._buffers.span = span
-        chunk: Array = self._buffers.chunk
-        return chunk[rows.start - span[0] : rows.stop - span[0]]
+        if not hasattr(mine, "array") or len(mine.array) < len(part):
+            mine.array = np.empty(part.shape, dtype=self.dtype)
+        return scaled_by(part, self.norms[rows], mine.array[: len(part)])
 
 
-class ClusterRows(StoredRows):
-    """Chunks of a Dask array, which the workers of a cluster work on."""
-
-    _prepare: Prepare
-
-    def __init__(
-        self, client: Any, X: Any, spans: list[tuple[int, int]], labels: Array, unit_norm: bool
-    ) -> None:
-        self.shape, self.dtype = tuple(X.shape), X.dtype
-        self._client, self._spans, self._chunks = client, spans, chunks_of(X, client)
-        self._norms, self._prepare = np.full(len(labels), np.nan), as_they_are
-        (norms,) = self.blocks(labels, 1, None, 1).map_sum(partial(block_norms, unit_norm))
-        self._norms = np.frombuffer(norms)
-        self._prepare = scaled_by if unit_norm else as_they_are
-        self.usable = self._norms > 0
-        bad = np.flatnonzero(np.isnan(self._norms))
-        if bad.size:  # those checks say what is wrong with it
-            checked_norms(np.asarray(X[bad[0] : bad[0] + 1]), int(bad[0]), unit_norm)
-
-    def _blocks_of(self, labels: Array, block_size: int, threads: int) -> Blocks:
-        known = self._spans, labels, self._norms, self._prepare, self.shape[1]
-        return ClusterBlocks(self._client, self._chunks, *known, block_size)
-
-
-def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> MappedRows:
+def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> StoredRows:
     """Return samples in a file, or chunks of a Dask array, after one look at them.
 
     Raises where numbers are such that their squares are of no use.
@@ -109,17 +210,31 @@ def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = N
     norms = np.empty(X.shape[0])
     for first, stop in spans or spans_of(len(X), SCAN):
         norms[first:stop] = checked_norms(read_rows(X, slice(first, stop)), first, unit_norm)
-    return MappedRows(X, norms, unit_norm, spans or [(0, len(X))])
+    return StoredRows(X, norms, unit_norm, spans or [(0, len(X))])
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
     """Return chunks of a Dask array, for the cluster that this process is a client of, or for threads here."""
     bounds = np.cumsum([0, *X.chunks[0]])
     spans = [(int(i), int(j)) for i, j in pairwise(bounds) if j > i]
-    client = cluster_client()
+    distributed, client = sys.modules.get("distributed"), None
+    if distributed is not None:
+        with suppress(ValueError):  # this process has none
+            client = distributed.get_client() if is_dask_task() else distributed.default_client()
     if client is None:
         return open_file(X, unit_norm, spans)
-    return ClusterRows(client, X, spans, labels, unit_norm)
+    if client.asynchronous:
+        raise ValueError(
+            "The Dask client is asynchronous, but fit waits for results. Use Client(...) without it."
+        )
+    cluster = client, chunks_of(X, client)
+    as_they_are = StoredRows(X, np.zeros(len(labels)), False, spans, cluster)
+    (found,) = as_they_are.blocks(labels, 1, None, 1).map_sum(partial(block_norms, unit_norm))
+    norms = np.frombuffer(found)
+    bad = np.flatnonzero(np.isnan(norms))
+    if bad.size:  # those checks say what is wrong with it
+        checked_norms(np.asarray(X[bad[0] : bad[0] + 1]), int(bad[0]), unit_norm)
+    return StoredRows(X, norms, unit_norm, spans, cluster)
 
 
 def read_rows(data: Array, rows: slice) -> Array:
@@ -136,18 +251,6 @@ def read_rows(data: Array, rows: slice) -> Array:
             f"{(rows.stop - rows.start, data.shape[1])}."
         )
     return part
-
-
-def scaled_by(part: Array, norms: Array, out: Array | None = None) -> Array:
-    """Return samples of norm 1, in memory of their own; a zero sample stays zero."""
-    if norms.min(initial=1) < np.finfo(part.dtype).tiny:  # zero, or not to be divided by
-        return scaled(part)
-    return np.multiply(part, (1 / norms).astype(part.dtype)[:, None], out=out)
-
-
-def as_they_are(rows: Array, norms: Array) -> Array:
-    """Return the rows."""
-    return rows
 
 
 def checked_norms(part: Array, first: int, unit_norm: bool) -> Array:

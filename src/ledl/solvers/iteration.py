@@ -77,10 +77,9 @@ def iterate(
         Of iterations that were done before, `state` being what they led to.
     """
     active = np.ones(problems, dtype=bool)
-    calm = np.zeros(problems, dtype=int)
-    n_iter = np.zeros(problems, dtype=int)
+    calm = n_iter = np.zeros(problems, dtype=int)
     status = np.full(problems, Status.MAX_ITER)
-    history: dict[str, Any] = {}
+    history: dict[str, list[Array]] = {}
     previous = np.full(problems, np.nan)
     for iteration in range(max_iter):
         known = iteration < len(past)
@@ -103,6 +102,4 @@ def iterate(
             break
         if not active.any():
             break
-    for name, rows in history.items():
-        history[name] = np.stack(rows)
-    return Iterations(state, n_iter, history, status)
+    return Iterations(state, n_iter, {name: np.stack(rows) for name, rows in history.items()}, status)

@@ -70,22 +70,21 @@ def solve(
         if n_replaced:
             atoms = place(state.M, device)
             G = atoms @ atoms.T
-        codes = find_codes(samples, atoms, G, n_nonzero)
+        codes = find_codes(*samples, atoms, G, n_nonzero)
         keep_better = compiled.find("keep_better_codes", codes) or keep_better_codes_plain
         keep_better(codes, T, *state)
-        state = update_atoms(state)
+        update_atoms(state)
         return state, {"error": np.einsum("ij,ij->", state.E, state.E), "replaced": n_replaced}
 
     state = State(M.copy(), np.zeros((len(T), len(M))), T.copy())
     return iterate(step, state, watch="error", max_iter=max_iter, tol=tol, callback=callback)
 
 
-def find_codes(samples: tuple[Array, Array], atoms: Array, G: Array, n_nonzero: int) -> Array:
+def find_codes(T: Array, sq_norms: Array, atoms: Array, G: Array, n_nonzero: int) -> Array:
     """Return codes, on the host, of targets with their squared norms over atoms that lie where those do.
 
     G is the atoms' Gram matrix.
     """
-    T, sq_norms = samples
     codes, _ = omp(G, T @ atoms.T, sq_norms, n_nonzero)
     return to_host(codes)
 
@@ -97,14 +96,13 @@ def keep_better_codes_plain(codes: Array, T: Array, M: Array, S: Array, E: Array
     S[better], E[better] = codes[better], rest[better]
 
 
-def update_atoms(state: State) -> State:
+def update_atoms(state: State) -> None:
     """Update the atoms and their coefficients, in place, in one pass at fixed supports."""
     users, atoms = np.nonzero(state.S)
     by_atom = np.argsort(atoms, kind="stable")
     users, starts = users[by_atom], np.searchsorted(atoms[by_atom], np.arange(len(state.M) + 1))
     update = compiled.find("update_used_atoms", state.M) or update_used_atoms_plain
     update(*state, users, starts)
-    return state
 
 
 def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: Array) -> None:
@@ -128,7 +126,11 @@ def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: 
     """
     M, S, E = state
     usage = np.count_nonzero(S, axis=0)
-    bad = copies(G, usage) | ((usage == 0) & unused)
+    bad, close = (usage == 0) & unused, (G > 1 - COPY) | (G < COPY - 1)
+    if np.count_nonzero(close) > len(G):  # not each with itself alone
+        # Of two copies the one is bad that is used less, or the later one.
+        order = np.lexsort((np.arange(len(G)), -usage))
+        bad[order] |= np.tril(close[np.ix_(order, order)], -1).any(axis=1)
     if not bad.any():
         return state, 0
     errors = np.einsum("ij,ij->i", E, E)
@@ -143,16 +145,6 @@ def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: 
         S[mine, k] = 0
         M[k] = target
     return state, len(replaced)
-
-
-def copies(G: Array, usage: Array) -> Array:
-    """Return which atoms are copies of others: of two the one that is used less, or the later one."""
-    close = (G > 1 - COPY) | (G < COPY - 1)
-    is_copy = np.zeros(len(G), dtype=bool)
-    if np.count_nonzero(close) > len(G):  # not each with itself alone
-        order = np.lexsort((np.arange(len(G)), -usage))
-        is_copy[order] = np.tril(close[np.ix_(order, order)], -1).any(axis=1)
-    return is_copy
 
 
 def distinct(targets: Array, atoms: Array, n_most: int) -> Array:

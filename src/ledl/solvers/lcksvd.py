@@ -60,7 +60,7 @@ def solve(
     # Codes of the samples alone, from which the classifier starts.
     X, atoms = np.ascontiguousarray(X, dtype=np.float64), place(np.array(start, dtype=np.float64), device)
     samples = place(X, device), place(np.einsum("ij,ij->i", X, X), device)
-    S = ksvd.find_codes(samples, atoms, atoms @ atoms.T, n_nonzero)
+    S = ksvd.find_codes(*samples, atoms, atoms @ atoms.T, n_nonzero)
     M = np.concatenate([start, ridge_classifier(S, labels, c) * label_scale], axis=1)
     H = np.zeros((n, c))
     H[np.arange(n), labels] = label_scale[labels]

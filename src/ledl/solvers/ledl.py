@@ -416,13 +416,10 @@ def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
 
 def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
     """Return A P': the (K, c) matrix that a K x K transform acts by."""
-    counts = np.bincount(atom_classes)
-    ownership = np.zeros((len(atom_classes), len(counts)), dtype=A.dtype)
-    ownership[np.arange(len(atom_classes)), atom_classes] = 1 / np.sqrt(counts)[atom_classes]
-    return A @ ownership
+    ownership = np.diag(1 / np.sqrt(np.bincount(atom_classes)))[atom_classes]
+    return A @ ownership.astype(A.dtype, copy=False)
 
 
 def expand_code_transform(A: Array, atom_classes: Array) -> Array:
     """Return (A P') P: the K x K transform of a reduced one."""
-    counts = np.bincount(atom_classes)
-    return (A / np.sqrt(counts).astype(A.dtype))[:, atom_classes]
+    return (A / np.sqrt(np.bincount(atom_classes)).astype(A.dtype))[:, atom_classes]

@@ -15,7 +15,7 @@ import numpy as np
 from ledl.arrays import Array, as_array, namespace, take_rows, to_host, unit_rows
 from ledl.samples import Block, Blocks
 from ledl.solvers.ledl import Atoms, reduce_code_transform
-from ledl.subspace import Subspace
+from ledl.subspace import KernelSpace, Subspace
 
 # A class start leaves a sample, or a class's target, by about this share of its norm: enough for
 # two atoms at one sample to part, if its class has others.
@@ -154,7 +154,8 @@ def array_start(
         if not np.isfinite(array).all():
             raise ValueError(f"init: {name} has NaN or infinite entries; give finite ones.")
     B, W, A = given
-    reduced = (subspace.place(B), W, reduce_code_transform(A, atom_classes))
+    B = B @ subspace.coordinates if isinstance(subspace, KernelSpace) else subspace.reduce(B)
+    reduced = (B, W, reduce_code_transform(A, atom_classes))
     for name, full, rows in zip(shapes, given, reduced, strict=True):
         norms, kept = np.linalg.norm(full, axis=-1), np.linalg.norm(rows, axis=-1)
         lost = np.flatnonzero(kept <= 100 * np.finfo(dtype).eps * norms)

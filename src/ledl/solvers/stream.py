@@ -105,7 +105,13 @@ def learn(
     n, G, P, squares, class_counts, nonzeros = blocks.map_sum(partial(batch_sums, code_step, schedule))
     new_G, new_P, square = to_host(G), to_host(P), float(squares[0])
     if stream.n_samples and not stream.n_batches:
-        stream = hold(stream, to_host(atoms.M), stream.n_samples / n, new_G, square, class_counts)
+        # Nobody has the samples before the stream. G = g I and P = g M in place of their sums hold the atoms
+        # where they are, about as firmly as those samples would: g is the sum of squares of the codes of an
+        # average atom in the first batch, scaled to their number, which is `share` times the batch's.
+        share, K = stream.n_samples / n, M.shape[-2]
+        g = share * float(np.trace(new_G)) / K
+        held = g * np.eye(K), g * to_host(atoms.M).astype(np.float64), share * square, share * class_counts
+        stream = Stream(*stream[:3], *held)
     beta = (stream.n_samples / (stream.n_samples + n)) ** FORGETTING
     stream = Stream(
         stream.seed,
@@ -140,15 +146,3 @@ def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[B
     P = xp.concat([C.mT @ block.X, class_sums(C, block.labels, c).mT @ label_targets], axis=-1)
     counts = np.bincount(to_host(block.labels), minlength=c)
     return block, (n, C.mT @ C, P, squares, counts, scalars[..., 4])
-
-
-def hold(stream: Stream, M: Array, share: float, G: Array, square: float, class_counts: Array) -> Stream:
-    """Return a stream with G = g I and P = g M in place of the sums of the samples before it, which nobody has.
-
-    They hold the atoms where they are, about as firmly as those samples would: g is the sum of squares of the
-    codes of an average atom in the first batch, scaled to their number, which is `share` times the batch's.
-    """
-    K = len(M)
-    g = share * float(np.trace(G)) / K
-    held = g * np.eye(K), g * M.astype(np.float64), share * square, share * class_counts
-    return Stream(stream.seed, stream.n_batches, stream.n_samples, *held)
