@@ -1,4 +1,4 @@
-"""Codes of one sample, plainly: what the compiled loops of `ledl.solvers.compiled.codes` are tested against."""
+"""Codes of one sample, plainly: what the compiled loops of `ledl.solvers.compiled.numba` are tested against."""
 
 import numpy as np
 

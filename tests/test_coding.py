@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import ledl
 from ledl import sparse_encode
-from ledl.coding import LassoCoder, _chunks, _lasso
+from ledl.coding import LassoCoder, _coders
 from ledl.solvers.lasso import SOLVERS
 from problems import unit
 
@@ -147,9 +147,9 @@ def test_form_of_the_input_changes_nothing(problem, options, tmp_path):
 def test_sparse_output_chunks_and_threads_change_nothing(problem, options, monkeypatch):
     X, D = problem
     expected, info = sparse_encode(X, D, return_info=True, **options)
-    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 17)
-    monkeypatch.setattr(_chunks, "CHUNK", 1)
-    monkeypatch.setattr(_lasso, "GRAM_THREADS", 1)
+    monkeypatch.setattr(_coders, "CHUNK_ROWS", 17)
+    monkeypatch.setattr(_coders, "CHUNK", 1)
+    monkeypatch.setattr(_coders, "GRAM_THREADS", 1)
     for n_jobs in (None, 2, 3, -1):
         codes, again = sparse_encode(X, D, n_jobs=n_jobs, sparse_output=True, return_info=True, **options)
         assert isinstance(codes, scipy.sparse.csr_array)
@@ -186,7 +186,7 @@ def test_auto_takes_admm_for_dense_codes_and_reaches_the_gap(tol, rng):
 
 def test_auto_finishes_with_exact_steps_what_admm_does_not(rng, monkeypatch):
     X, D = dense_problem(rng)
-    monkeypatch.setattr(_lasso, "ADMM_ROUNDS", 20)
+    monkeypatch.setattr(_coders, "ADMM_ROUNDS", 20)
     codes, info = sparse_encode(X, D, alpha=1e-4, return_info=True)
     assert info.solver == "admm"
     assert info.converged.all()
@@ -257,8 +257,8 @@ def test_bad_arguments_are_named(problem, options, message):
 
 def test_bad_arrays_are_named(problem, monkeypatch):
     X, D = problem
-    monkeypatch.setattr(_chunks, "CHUNK", 1)
-    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(_coders, "CHUNK", 1)
+    monkeypatch.setattr(_coders, "CHUNK_ROWS", 50)
     with pytest.raises(ValueError, match="X has 25 features and the dictionary 24"):
         sparse_encode(X, D[:, :-1], alpha=0.1)
     with pytest.raises(ValueError, match=r"X has shape \(25,\).*x.reshape\(1, -1\)"):
@@ -372,7 +372,7 @@ def test_a_coder_takes_what_another_over_the_same_atoms_has_made(problem, tol, m
     squares, kept = np.sum(X**2, axis=1), {}
     codes, *_ = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X, squares)
     for name in ("gram", "squared_norms"):
-        monkeypatch.setattr(_lasso, name, None)  # not called again
+        monkeypatch.setattr(_coders, name, None)  # not called again
     for rows in (slice(0, 1), slice(0, 300)):
         again, _, _, converged = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X[rows], squares[rows])
         np.testing.assert_allclose(again, codes[rows], atol=1e-5)

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
+from ledl import model_selection as selection
 from ledl.datasets import few_shot_splits, load
-from ledl.model_selection import _search as selection
 
 GRIDS = [
     (

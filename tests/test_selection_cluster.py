@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
+from ledl import model_selection as selection
 from ledl.datasets import few_shot_splits
-from ledl.model_selection import _search as selection
 from ledl.parallel import goes_elsewhere, n_places, n_threads, run_tasks
 
 SEARCHES = [

@@ -19,7 +19,7 @@ import ledl
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.datasets import few_shot_splits
 from ledl.dictionary import RegularizedRule, ResidualRule
-from ledl.model_selection._tuning import best_factor, choose, default_folds, log_losses, verdict
+from ledl.model_selection import best_factor, choose, default_folds, log_losses, verdict
 
 QUICK = {"max_iter": 20, "tol": 0, "random_state": 0}
 SMALL = {"alpha": [2**-4, 2**-7], "ridge_alpha": [2.0, 2**-5], **QUICK}

@@ -76,7 +76,7 @@ def place(array: Array, device: str | None) -> Array:
 
 def _for_tensors(values: Any) -> Any:
     """Copy what tensors cannot share memory with: read-only arrays, and those that run backwards."""
-    if is_numpy(values) and (not values.flags.writeable or min(values.strides, default=0) < 0):
+    if isinstance(values, np.ndarray) and (not values.flags.writeable or min(values.strides, default=0) < 0):
         return values.copy()
     return values
 
@@ -149,11 +149,6 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
         )
 
 
-def is_numpy(array: Array) -> bool:
-    """Say whether compiled loops and LAPACK can work on the array where it lies."""
-    return isinstance(array, np.ndarray)
-
-
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of NumPy arrays as one of tensors in the host's memory, worked on where they lie."""
     import torch
@@ -187,7 +182,7 @@ def row_squares(a: Array) -> Array:
 
 def product(a: Array, b: Array) -> Array:
     """Return ``a b`` where `a` lies, in the wider type of both; `b` is an array of the host."""
-    if is_numpy(a):
+    if isinstance(a, np.ndarray):
         return a @ b
     xp, b = namespace(a), as_array(b, a)
     dtype = xp.result_type(a, b)
@@ -203,7 +198,7 @@ def unit_rows(a: Array) -> Array:
 
 def add_to_diagonal(matrix: Array, value: Array) -> Array:
     """Return ``matrix + value I``, in place where it can be, for `value` broadcasting as (..., 1, 1)."""
-    if is_numpy(matrix):
+    if isinstance(matrix, np.ndarray):
         index = np.arange(matrix.shape[-1])
         matrix[..., index, index] += np.asarray(value)[..., 0]
         return matrix
@@ -229,7 +224,7 @@ def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
         flat = [x.expand(*out.shape[:-2], -1, -1).reshape(-1, *x.shape[-2:]) for x in (a, b)]
         out.view(-1, *out.shape[-2:]).baddbmm_(*flat, alpha=sign)
         return out
-    if not is_numpy(out):
+    if not isinstance(out, np.ndarray):
         return out + sign * (a @ b)
     gemm, _, _ = _routines(out.dtype.char)
     for index in np.ndindex(out.shape[:-2]):
@@ -261,7 +256,7 @@ def cholesky(gram: Array) -> Cholesky:
     """
     if is_torch(gram):
         return Cholesky(None, [positive_inverse(gram)])
-    if not is_numpy(gram):
+    if not isinstance(gram, np.ndarray):
         return Cholesky(namespace(gram).linalg.cholesky(gram, upper=True), [])
     _, factorise, invert = _routines(gram.dtype.char)
     K = gram.shape[-1]
@@ -313,7 +308,7 @@ def positive_inverse(matrix: Array) -> Array:
             lower, torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False
         )
         return half.mT @ half
-    if not is_numpy(matrix):
+    if not isinstance(matrix, np.ndarray):
         return namespace(matrix).linalg.inv(matrix)
     potrf, potri = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
     for index in np.ndindex(matrix.shape[:-2]):
@@ -328,7 +323,7 @@ def positive_inverse(matrix: Array) -> Array:
 
 def row_factorization(X: Array) -> tuple[Array, Array]:
     """Return R and O, of orthonormal rows, with X = R O: (n, d) -> (n, n), (n, d); n <= d. X may be used up."""
-    if not is_numpy(X):
+    if not isinstance(X, np.ndarray):
         basis, triangle = namespace(X).linalg.qr(X.mT)
         return triangle.mT, basis.mT
     basis, triangle = scipy.linalg.qr(X.T, mode="economic", overwrite_a=True, check_finite=False)
@@ -354,7 +349,7 @@ def take_samples(values: Array, index: Array) -> Array:
 def put_samples(out: Array, index: Array, values: Array) -> None:
     """Set ``out[..., index] = values`` in NumPy or PyTorch: the inverse of `take_samples`."""
     axis = index.ndim - 1
-    if is_numpy(out):
+    if isinstance(out, np.ndarray):
         np.put_along_axis(out, index if out.ndim == index.ndim else index[..., None], values, axis)
         return
     if out.ndim > index.ndim:
@@ -389,7 +384,7 @@ def class_sums(values: Array, labels: Array, n_classes: int) -> Array:
         # torch.bincount would wait for the device: it asks for the greatest label.
         ends = torch.searchsorted(ordered, torch.arange(n_problems * n_classes + 1, device=device))
         sums = torch.segment_reduce(flat[order], "sum", lengths=ends.diff(), axis=0, unsafe=True)
-    elif is_numpy(values):
+    elif isinstance(values, np.ndarray):
         entries = np.ones(len(flat), dtype=values.dtype), segments, np.arange(len(flat) + 1)
         sums = scipy.sparse.csc_array(entries, shape=(n_problems * n_classes, len(flat))) @ flat
     else:

@@ -110,7 +110,7 @@ def n_threads(n_jobs: int | None) -> int:
     children, in which joblib gives one job; but ours are threads.
     """
     backend, _ = get_active_backend()
-    if isinstance(backend, OF_THIS_MACHINE) and not is_dask_task():
+    if isinstance(backend, OF_THIS_MACHINE) and not ("distributed" in sys.modules and is_dask_task()):
         return int(effective_n_jobs(n_jobs))
     if n_jobs is None:
         return 1

@@ -25,7 +25,7 @@ from ledl import (
     sparse_encode,
 )
 from ledl.arrays import float32_products, is_torch, to_host
-from ledl.coding import _chunks
+from ledl.coding import _coders as _chunks
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
 

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier
-from ledl.coding import _chunks
+from ledl.coding import _coders
 from ledl.datasets import few_shot_splits
 from ledl.subspace import find_kernel_space
 from problems import unit
@@ -176,8 +176,8 @@ def test_arguments_that_a_kernel_does_not_take_are_told(method, digits):
 def test_the_number_of_a_bad_sample_is_its_own(digits, monkeypatch):
     X, y, new = digits
     model = CRCClassifier(kernel=np.dot).fit(X, y)
-    monkeypatch.setattr(_chunks, "CHUNK", 700)
-    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(_coders, "CHUNK", 700)
+    monkeypatch.setattr(_coders, "CHUNK_ROWS", 7)
     bad = new.copy()
     bad[61] = 1e200
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="inf for sample 61"):

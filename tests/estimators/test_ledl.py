@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import reference
 from ledl import LEDLClassifier
-from ledl.coding import _chunks, _lasso
+from ledl.coding import _coders
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
@@ -354,7 +354,7 @@ def test_not_converging_says_what_to_change(digits):
 
 
 def test_test_time_codes_that_miss_their_gap_say_so(digits, fitted, monkeypatch):
-    monkeypatch.setattr(_lasso, "lasso", lambda *a, **options: lasso(*a, **{**options, "max_iter": 1}))
+    monkeypatch.setattr(_coders, "lasso", lambda *a, **options: lasso(*a, **{**options, "max_iter": 1}))
     with pytest.warns(ConvergenceWarning, match=r"200 of 200 samples.*tol=1e-06.*Raise the tolerance or alpha"):
         fitted.predict(digits[2])
 
@@ -392,8 +392,8 @@ def test_fits_in_threads_leave_blas_as_it_was(digits):
 
 def test_chunks_of_samples_change_nothing(digits, fitted, monkeypatch):
     codes = fitted.transform(digits[2])
-    monkeypatch.setattr(_chunks, "CHUNK", 700)
-    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(_coders, "CHUNK", 700)
+    monkeypatch.setattr(_coders, "CHUNK_ROWS", 7)
     assert_allclose(fitted.transform(digits[2]), codes, atol=1e-12)
 
 

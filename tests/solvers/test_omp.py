@@ -168,6 +168,6 @@ def test_without_the_compiled_loop_a_batch_takes_its_place(dtype, rng, monkeypat
 
 
 def test_both_end_at_the_same_residual():
-    from ledl.solvers.compiled import codes
+    from ledl.solvers.compiled import numba as codes
 
     assert DEPENDENT == codes.DEPENDENT

@@ -5,10 +5,18 @@
 """
 
 from ledl.coding._api import float_tensor, sparse_encode
-from ledl.coding._chunks import Coder, CodingInfo, Samples, Settings, code_in_chunks
-from ledl.coding._lasso import Lasso, LassoCoder
-from ledl.coding._omp import OMP
-from ledl.coding._ridge import Ridge, RidgeCoder
+from ledl.coding._coders import (
+    OMP,
+    Coder,
+    CodingInfo,
+    Lasso,
+    LassoCoder,
+    Ridge,
+    RidgeCoder,
+    Samples,
+    Settings,
+    code_in_chunks,
+)
 
 __all__ = [
     "OMP",

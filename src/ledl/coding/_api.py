@@ -11,9 +11,7 @@ import scipy.sparse
 from sklearn.utils import check_array
 
 from ledl.arrays import Array, float32_products, is_dask, is_torch, namespace, to_host
-from ledl.coding._chunks import Samples, code_in_chunks
-from ledl.coding._lasso import Lasso
-from ledl.coding._omp import OMP
+from ledl.coding._coders import OMP, Lasso, Samples, code_in_chunks
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.lasso import SOLVERS

@@ -102,4 +102,4 @@ def iterate(
             break
         if not active.any():
             break
-    return Iterations(state, n_iter, {name: np.stack(rows) for name, rows in history.items()}, status)
+    return Iterations(state, n_iter, dict(zip(history, map(np.stack, history.values()), strict=True)), status)

@@ -8,7 +8,6 @@ from ledl.arrays import (
     Array,
     add_rows,
     as_array,
-    is_numpy,
     is_torch,
     namespace,
     put_samples,
@@ -17,7 +16,7 @@ from ledl.arrays import (
 )
 from ledl.solvers import compiled
 
-# As in `ledl.solvers.compiled.codes`, which cannot be read without numba.
+# As in `ledl.solvers.compiled.numba`, which cannot be read without numba.
 DEPENDENT = 1e-12
 
 
@@ -38,7 +37,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
         Squared norms of the samples.
     n_nonzero : int
     """
-    if not (is_numpy(rhs) or is_torch(rhs)):
+    if not (isinstance(rhs, np.ndarray) or is_torch(rhs)):
         raise TypeError(f"omp works on arrays of NumPy or PyTorch; rhs is a {type(rhs).__name__}. Convert it.")
     n, K = rhs.shape
     if G.shape != (K, K) or sq_norms.shape != (n,):  # the compiled loop checks no bounds

@@ -14,17 +14,17 @@ import numpy as np
 
 from ledl.arrays import Array, is_torch, on_tensors
 
-# The module of each loop for NumPy arrays, and tensors in the host's memory.
-NUMPY_LOOPS = {
-    "active_set": "codes",
-    "keep_better_codes": "ksvd",
-    "omp": "codes",
-    "pull": "numba",
-    "reflect": "numba",
-    "shrink": "numba",
-    "update_block": "numba",
-    "update_used_atoms": "ksvd",
-}
+# The loops that there are for NumPy arrays, and tensors in the host's memory.
+NUMPY_LOOPS = (
+    "active_set",
+    "keep_better_codes",
+    "omp",
+    "pull",
+    "reflect",
+    "shrink",
+    "update_block",
+    "update_used_atoms",
+)
 # Those that there are for tensors on a GPU.
 TENSOR_LOOPS = ("reflect", "shrink", "update_block")
 
@@ -43,7 +43,7 @@ def find(name: str, array: Array) -> Any:
 
 @cache
 def numpy_loop(name: str) -> Any:
-    """Return the loop for NumPy arrays, or None; its module is imported on first use, since it loads numba."""
+    """Return the loop for NumPy arrays, or None; the module is imported on first use, since it loads numba."""
     if name not in NUMPY_LOOPS or find_spec("numba") is None:
         return None
-    return getattr(import_module(f"{__name__}.{NUMPY_LOOPS[name]}"), name)
+    return getattr(import_module(f"{__name__}.numba"), name)
