@@ -30,7 +30,8 @@ from sklearn.preprocessing import normalize
 
 from ledl import LEDLClassifier, LEDLClassifierCV
 from ledl.datasets import few_shot_splits, load
-from ledl.model_selection import KERNELS, Fold, choose, judge, log_scores, verdict
+from ledl.dictionary import log_odds
+from ledl.model_selection import KERNELS, Fold, choose, judge, verdict
 
 DATASETS = ["digits", "usps", "ucmerced", "aid", "yaleb"]
 N_FOLDS = 5
@@ -107,7 +108,7 @@ def trials(name, seed):
     for i, fold in enumerate(folds):
         others = [j for j in range(N_FOLDS) if j != i]
         verdicts = [verdict([row[j] for j in others], [folds[j] for j in others]) for row in table]
-        exponents = np.stack([log_scores(row[i].scores, row[i].model.rule) for row in table])
+        exponents = np.stack([log_odds(row[i].fitted.dictionary.rule, row[i].scores) for row in table])
         found.append((verdicts, exponents, np.searchsorted(table[0][i].model.classes_, fold.y_test)))
     return found
 
@@ -118,8 +119,8 @@ def accuracy_of_choice(trials, members, weights_of):
     for verdicts, exponents, labels in trials:
         own = [verdicts[k] for k in members]
         weights = weights_of(own) * [one.factor for one in own]
-        log_odds = np.tensordot(weights, exponents[members], 1)
-        accuracies.append(np.mean(log_odds.argmax(axis=1) == labels))
+        mixed = np.tensordot(weights, exponents[members], 1)
+        accuracies.append(np.mean(mixed.argmax(axis=1) == labels))
     return 100 * np.mean(accuracies)
 
 

@@ -85,7 +85,7 @@ def test_the_same_search_wherever_its_batches_run(model, grid, digits, backend, 
     np.testing.assert_array_equal(found.predict(new), expected.predict(new))
 
 
-@pytest.mark.parametrize("work", [selection.solve_or_blame, selection.scores_of])
+@pytest.mark.parametrize("work", [selection.solve_batch, selection.scores_of])
 def test_batches_leave_this_process(work, digits, backend, monkeypatch):
     X, y, *_ = digits
     used = processes_of(monkeypatch, work)
@@ -115,7 +115,7 @@ def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):
     sizes = []
 
     def weighed(work, tasks, n_jobs=None):
-        if work is selection.solve_or_blame:
+        if work is selection.solve_batch:
             sizes.extend((len(models), len(pickle.dumps((models, parts)))) for models, parts in tasks)
         return run_tasks(work, tasks, n_jobs)
 

@@ -1,6 +1,7 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
 from copy import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from sklearn.preprocessing import MinMaxScaler
 import ledl
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.datasets import few_shot_splits
-from ledl.dictionary import RegularizedRule, ResidualRule
+from ledl.dictionary import RegularizedRule, ResidualRule, log_odds
 from ledl.model_selection import best_factor, choose, default_folds, log_losses, verdict
 
 QUICK = {"max_iter": 20, "tol": 0, "random_state": 0}
@@ -97,12 +98,12 @@ def test_scores_that_are_all_equal_have_a_factor():
 
 def test_ratios_enter_with_their_logarithm_and_keep_their_order():
     scores = -np.array([[0.5, 2.0, 8.0], [0.0, 1.0, 3.0]])
-    found = RegularizedRule().log_odds(scores)
+    found = log_odds(RegularizedRule(), scores)
     assert_allclose(found[0], -np.log([0.5, 2.0, 8.0]))
     assert np.isfinite(found).all()
-    assert_array_equal(RegularizedRule().log_odds(np.zeros((2, 3))), np.zeros((2, 3)))  # of samples of zeros
+    assert_array_equal(log_odds(RegularizedRule(), np.zeros((2, 3))), np.zeros((2, 3)))  # of samples of zeros
     assert_array_equal(found.argsort(axis=1), scores.argsort(axis=1))
-    assert ResidualRule().log_odds(scores) is scores
+    assert log_odds(ResidualRule(), scores) is scores
 
 
 # What is tried, and how it is judged.
@@ -259,9 +260,7 @@ class Scored:
     def __init__(self, scores):
         self.scores = np.asarray(scores, dtype=float)
         self.classes_ = np.arange(self.scores.shape[1])
-
-    def log_odds(self):
-        return self.scores
+        self.fitted = SimpleNamespace(dictionary=SimpleNamespace(rule=ResidualRule()))
 
 
 def judged(scores, labels):

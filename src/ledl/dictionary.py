@@ -35,9 +35,6 @@ class Rule(Protocol):
     ) -> tuple[Array, Array]:
         """Return what scores of one sample are made of: base values (c,), and what each atom adds, (K, c)."""
 
-    def log_odds(self, scores: Array) -> Array:
-        """Return scores (n, c) whose differences are log odds, but for one factor."""
-
 
 @dataclass(frozen=True, eq=False)
 class ClassifierRule:
@@ -54,9 +51,6 @@ class ClassifierRule:
         self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
     ) -> tuple[Array, Array]:
         return np.zeros(self.weights.shape[1]), code[:, None] * self.weights
-
-    def log_odds(self, scores: Array) -> Array:
-        return scores
 
 
 @dataclass(frozen=True)
@@ -84,9 +78,6 @@ class ResidualRule:
             found[own, j] = code[own] * (atoms[own] @ (2 * x - fit))
         return np.full(len(members), -sq_norm), found
 
-    def log_odds(self, scores: Array) -> Array:
-        return scores
-
 
 @dataclass(frozen=True)
 class RegularizedRule:
@@ -112,17 +103,20 @@ class RegularizedRule:
         scale = np.divide(scores, squares, out=np.zeros_like(squares), where=squares < 0)
         return base * scale, found * scale
 
-    def log_odds(self, scores: Array) -> Array:
-        """Return the negative logarithms of the ratios that the scores are the negatives of.
 
-        Odds are to depend on how many times larger the ratio of another class is. A ratio of zero, a perfect
-        fit, counts as the smallest positive number; a sample of zeros, all of whose scores are zero, keeps
-        them.
-        """
-        xp = namespace(scores)
-        ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
-        tells = xp.any(scores != 0, axis=1, keepdims=True)
-        return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
+def log_odds(rule: Any, scores: Array) -> Array:
+    """Return scores (n, c) whose differences are log odds, but for one factor.
+
+    Those of the rule "regularized" are negative ratios, of which the logarithms are taken: odds are to depend
+    on how many times larger the ratio of another class is. A ratio of zero, a perfect fit, counts as the
+    smallest positive number; a sample of zeros, all of whose scores are zero, keeps them.
+    """
+    if not isinstance(rule, RegularizedRule):
+        return scores
+    xp = namespace(scores)
+    ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
+    tells = xp.any(scores != 0, axis=1, keepdims=True)
+    return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
 
 
 def class_residuals(
@@ -176,7 +170,13 @@ class FittedDictionary:
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # made on demand from the rest, such as D D'
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "kept": {}}
+        # Some ways to pickle forget that two names are one array.
+        own = {"samples": "atoms"} if self.samples is self.atoms else {}
+        return {**vars(self), "kept": {}, **own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = {"samples": state["atoms"]} if isinstance(state["samples"], str) else {}
+        vars(self).update(state, **own)
 
     def without_samples(self) -> FittedDictionary:
         """Return the same without what only explanations need: smaller, to be sent elsewhere."""

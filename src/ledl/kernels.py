@@ -51,10 +51,6 @@ class PairwiseKernel(NamedTuple):
         squares = self._diagonal(Y.astype(np.float64, copy=False), first)
         return (squares > 0).astype(np.float64) if self.normalize else squares
 
-    def fitted(self) -> PairwiseKernel:
-        """The kernel with the norms of its training samples."""
-        return self._replace(inverse_norms=self._inverse_norms(self.training))
-
     def _inverse_norms(self, Y: Array) -> Array:
         """1 / sqrt(k(y, y)); zero for a sample that is zero."""
         squares = self._diagonal(Y)
@@ -94,21 +90,13 @@ class PrecomputedKernel(NamedTuple):
         return np.ones(len(Y))
 
 
-def kernel_space(
-    samples: Array,
-    kernel: Kernel,
-    *,
-    normalize: bool,
-    gamma: float | str | None,
-    degree: float,
-    coef0: float,
-    kernel_params: dict[str, Any] | None,
-) -> tuple[Subspace, Array]:
-    """Return the span of the training samples in a kernel's space, and their coordinates there.
+def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
+    """Return the span of the training samples in the space of a classifier's kernel, and their coordinates.
 
-    The parameters are those of the classifiers. Kernels are evaluated on the host.
+    Kernels are evaluated on the host.
     """
     given, samples = samples, to_host(samples)
+    kernel, normalize, gamma, kernel_params = model.kernel, model.normalize, model.gamma, model.kernel_params
     n = len(samples)
     check_memory(
         5 * 8 * n * n, f"The kernel's matrix of {n} samples and its eigenvectors", "Use fewer samples."
@@ -128,11 +116,12 @@ def kernel_space(
             gamma = 1 / (samples.shape[1] * variance) if variance > 0 else 1.0
         known: dict[Any, dict[str, Any]] = {
             "rbf": {"gamma": gamma},
-            "poly": {"gamma": gamma, "degree": degree, "coef0": coef0},
+            "poly": {"gamma": gamma, "degree": model.degree, "coef0": model.coef0},
             "hellinger": {},
         }
         parameters = (kernel_params or {}) if callable(kernel) else known[kernel]
-        found = PairwiseKernel(kernel, parameters, normalize, samples.astype(np.float64)).fitted()
+        found = PairwiseKernel(kernel, parameters, normalize, samples.astype(np.float64))
+        found = found._replace(inverse_norms=found._inverse_norms(found.training))
     space = find_kernel_space(found, found.similarities(samples), samples.dtype)
     return space, as_array(space.coordinates, given)
 

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from numbers import Number, Real
@@ -38,7 +38,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask, is_torch, namespace, to_host
 from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
-from ledl.dictionary import FittedDictionary
+from ledl.dictionary import FittedDictionary, log_odds
 from ledl.estimators import (
     CRCClassifier,
     DictionaryClassifier,
@@ -113,12 +113,14 @@ class View(NamedTuple):
     sq_norms: Array
 
 
+@dataclass(eq=False, repr=False)
 class Judged(ClassifierMixin, BaseEstimator):
     """A candidate whose scores for some samples are known already; for others the fitted model is asked."""
 
-    def __init__(self, fitted: Fitted, X: Array, scores: Array) -> None:
-        self.fitted, self.X, self.scores = fitted, X, scores
-        self.classes_: Any = fitted.dictionary.classes
+    fitted: Fitted
+    X: Array
+    scores: Array
+    classes_: Any
 
     @cached_property
     def model(self) -> Any:
@@ -143,10 +145,6 @@ class Judged(ClassifierMixin, BaseEstimator):
         if X is not self.X:
             return self.model.decision_function(X)
         return self.scores[:, 1] - self.scores[:, 0] if len(self.classes_) == 2 else self.scores
-
-    def log_odds(self) -> Array:
-        """Return the known scores as ones whose differences are log odds, but for a factor."""
-        return self.fitted.dictionary.rule.log_odds(self.scores)
 
     def predict(self, X: Array) -> Array:
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
@@ -401,7 +399,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     rows: dict[Any, list[tuple[Any, Any]]] = {}
     alike: dict[Any, list[int]] = {}
     for k, model in enumerate(models):
-        seen = tuple(plain(getattr(model, name)) for name in OF_THE_SAMPLES)
+        seen = tuple(getattr(model, name) for name in OF_THE_SAMPLES)
         if seen not in rows:
             checked = [clone(model) for _ in folds]
             for one, seed in zip(checked, seeds, strict=True):  # starts are drawn once for each fold
@@ -429,7 +427,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
             )
             for batch in batches
         ]
-        for batch, (fits, wrong) in zip(batches, run_tasks(solve_or_blame, tasks, n_jobs), strict=True):
+        for batch, (fits, wrong) in zip(batches, run_tasks(solve_batch, tasks, n_jobs), strict=True):
             errors += wrong
             for (key, i), fit in zip(batch, fits, strict=True):
                 if fit is None:
@@ -462,32 +460,32 @@ def with_features_of(checked: Any, model: Any) -> Any:
     return found
 
 
-def solve_or_blame(models: list[Any], trainings: list[Any]) -> tuple[list[Any], list[str]]:
-    """Return atoms, iterations and status of each problem, None for those that break, and the reasons."""
-    errors: list[str] = []
-    fits = attempt(errors, solve_batch, models, trainings)
-    if fits is None and len(models) > 1:  # find out whose fault it is
-        alone = [solve_or_blame([model], [problem]) for model, problem in zip(models, trainings, strict=True)]
-        return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
-    return fits or [None], errors
+def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], list[str]]:
+    """Run Algorithm 3 on many problems of one shape, each with its weights.
 
-
-def solve_batch(models: list[Any], trainings: list[Any]) -> list[Any]:
-    """Run Algorithm 3 on many problems of one shape, each with its weights."""
+    Return atoms, iterations and status of each problem, None for those that break, and the reasons.
+    """
     first, xp, c = models[0], namespace(trainings[0].coordinates), trainings[0].start.n_classes
     X, M = xp.stack([t.coordinates for t in trainings]), xp.stack([t.start.M for t in trainings])
     weights = np.array([[getattr(model, name) for model in models] for name in WEIGHTS.values()])
-    with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
-        run = solve(
-            InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
-            Atoms(M, c),
-            code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
-            **dict(zip(WEIGHTS, weights[..., None, None], strict=True)),
-            dual_step=DualStep(first.dual_step, first.dual_step_decay, first.dual_step_min),
-            max_iter=first.max_iter,
-            tol=first.tol,
-        )
-    return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))]
+    try:
+        with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
+            run = solve(
+                InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
+                Atoms(M, c),
+                code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
+                **dict(zip(WEIGHTS, weights[..., None, None], strict=True)),
+                dual_step=DualStep(first.dual_step, first.dual_step_decay, first.dual_step_min),
+                max_iter=first.max_iter,
+                tol=first.tol,
+            )
+    except ValueError as error:
+        if len(models) == 1:
+            return [None], [str(error)]
+        # Find out whose fault it is.
+        alone = [solve_batch([model], [one]) for model, one in zip(models, trainings, strict=True)]
+        return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
+    return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))], []
 
 
 def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
@@ -536,7 +534,10 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             errors += wrong
             for j, found in zip(batch, scores, strict=True):
                 k, i = jobs[j]
-                judged[k][i] = None if found is None else Judged(trained[k][i], folds[i].X_test, found)
+                one = trained[k][i]
+                judged[k][i] = (
+                    None if found is None else Judged(one, folds[i].X_test, found, one.dictionary.classes)
+                )
     if late:
         warnings.warn(
             f"{late} codes of test samples did not reach the duality gap asked for. Raise transform_tol or "
@@ -768,6 +769,7 @@ class LEDLClassifierCV(DictionaryClassifier):
     _poor_score = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LEDLClassifier._parameter_constraints,  # for those that it shares
         "rules": ["array-like", str],
         "label_weight": ["array-like", Interval(Real, 0, None, closed="left")],
         "code_weight": ["array-like", Interval(Real, 0, None, closed="left")],
@@ -776,7 +778,6 @@ class LEDLClassifierCV(DictionaryClassifier):
         "kernels": ["array-like", str, callable],
         "cv": ["cv_object"],
         "selection": [StrOptions({"log_loss", "accuracy"})],
-        **{name: LEDLClassifier._parameter_constraints[name] for name in (*SHARED, "random_state")},
     }
 
     def __init__(
@@ -842,7 +843,9 @@ class LEDLClassifierCV(DictionaryClassifier):
         """
         rng = check_random_state(self.random_state)
         fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
-        base = LEDLClassifier(random_state=int(start_seed), **{name: getattr(self, name) for name in SHARED})
+        base = LEDLClassifier(random_state=int(start_seed))
+        for name in SHARED:
+            setattr(base, name, getattr(self, name))
         if is_dask(X):
             raise TypeError(
                 "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
@@ -872,7 +875,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
         adopt(
             self,
-            _dictionary=best.dictionary_,
+            _dictionary=best._dictionary,
             classes_=best.classes_,
             best_estimator_=best,
             best_index_=index,
@@ -888,16 +891,20 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Return what is chosen from."""
-        named = {name: as_list(getattr(self, name)) for name in GRIDS}
-        if "precomputed" in named["kernels"]:
+        grids: list[list[Any]] = []
+        for name in GRIDS:
+            values: Any = getattr(self, name)
+            if isinstance(values, str) or callable(values) or np.ndim(values) == 0:  # one, given alone
+                values = [values]
+            grids.append([value.item() if isinstance(value, np.generic) else value for value in values])
+            if not grids[-1]:
+                raise ValueError(f"{name}={getattr(self, name)!r} leaves nothing to choose from. Give a value.")
+        *outer, alphas, ridge_alphas = grids
+        if "precomputed" in outer[0]:
             raise ValueError(
                 "kernels has 'precomputed', but a search has the samples themselves. Give functions of two "
                 "samples, or search with BatchedSearchCV(LEDLClassifier(kernel='precomputed'), ...)."
             )
-        for name, values in named.items():
-            if not values:
-                raise ValueError(f"{name}={getattr(self, name)!r} leaves nothing to choose from. Give a value.")
-        *outer, alphas, ridge_alphas = named.values()
         found = []
         for kernel, rule, label_weight, code_weight in product(*outer):
             common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
@@ -955,7 +962,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         """Return scores (n, c) whose differences, times the temperature, are log odds."""
         dictionary, X = self.dictionary_, check_samples(self, X)
         scores, rule = dictionary.scores(X, self.device, self.n_jobs), dictionary.rule
-        return rule.log_odds(namespace(scores).astype(scores, X.dtype, copy=False))
+        return log_odds(rule, namespace(scores).astype(scores, X.dtype, copy=False))
 
     def predict_log_proba(self, X: Array) -> Array:
         """Logarithms of `predict_proba`.
@@ -987,7 +994,8 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0)
-    exponents = np.concatenate([one.log_odds() for one in row]).astype(np.float64)
+    scores = [log_odds(one.fitted.dictionary.rule, one.scores) for one in row]
+    exponents = np.concatenate(scores).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
@@ -1023,7 +1031,8 @@ def results(
     ):
         by_fold = np.array([[part.mean() for part in np.split(row, ends)] for row in values])
         mean = np.array([row.mean() for row in values])
-        found |= {f"split{i}_test_{metric}": column for i, column in enumerate(by_fold.T)}
+        for i, column in enumerate(by_fold.T):
+            found[f"split{i}_test_{metric}"] = column
         found[f"mean_test_{metric}"], found[f"std_test_{metric}"] = mean, by_fold.std(axis=1)
         worst_last = -np.where(np.isnan(mean), -np.inf, mean)
         found[f"rank_test_{metric}"] = rankdata(worst_last, method="min").astype(np.int32)
@@ -1076,13 +1085,6 @@ def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
                 "not know. Give a stratified cv, or more samples of the class; cv=None never does so."
             )
     return found
-
-
-def as_list(values: Any) -> list[Any]:
-    """Return values to choose from, of which one may be given alone."""
-    if isinstance(values, str) or callable(values) or np.ndim(values) == 0:
-        values = [values]
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def log_losses(F: Array, labels: Array, factor: float) -> Array:

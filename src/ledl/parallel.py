@@ -157,7 +157,10 @@ def run_tasks(
     arguments of a task share travels once with it.
     """
     if not goes_elsewhere(n_jobs):
-        return map_in_threads(lambda task: work(*task), tasks, n_threads(n_jobs))
+        threads = n_threads(n_jobs)
+        if threads == 1:
+            return [work(*task) for task in tasks]
+        return map_in_threads(lambda task: work(*task), tasks, threads)
     answers = Parallel(n_jobs, batch_size=1)(delayed(_with_troubles)(work, task) for task in tasks)
     for trouble in sorted({trouble for _, troubles in answers for trouble in troubles}):
         warnings.warn(f"{trouble} encountered", RuntimeWarning, stacklevel=2)

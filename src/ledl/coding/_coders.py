@@ -461,7 +461,8 @@ class Ridge(NamedTuple):
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
         if self not in kept:
-            kept[self] = RidgeCoder(samples.beside(atoms), self.alpha, self.name)
+            on_host = samples.where is None
+            kept[self] = RidgeCoder(atoms if on_host else samples.beside(atoms), self.alpha, self.name)
         coder: Coder = kept[self]
         return coder
 

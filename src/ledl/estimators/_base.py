@@ -125,7 +125,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         if not hasattr(self, "_dictionary"):
             check_is_fitted(self)
         kept = self._dictionary.kept
-        params = [vars(self)[name] for name in self._parameter_constraints]
+        params = [vars(self).get(name) for name in self._parameter_constraints]
         checked, coder, rule = kept.get("parameters", ([], None, None))
         # Some may have been set since the fit; scikit-learn's check of them takes longer than coding a sample.
         if len(params) != len(checked) or any(a is not b for a, b in zip(params, checked, strict=True)):
@@ -245,10 +245,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
 
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
         """Return where training runs, and the samples there; the samples are overwritten."""
-        if self.kernel == "linear":
-            return find_subspace(samples)
-        names = ("normalize", "gamma", "degree", "coef0", "kernel_params")
-        return kernel_space(samples, self.kernel, **{name: getattr(self, name) for name in names})
+        return find_subspace(samples) if self.kernel == "linear" else kernel_space(self, samples)
 
 
 def for_chunks(model: Any, X: Array) -> Any:
