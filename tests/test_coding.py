@@ -347,6 +347,17 @@ def test_a_start_on_zero_atoms_is_left(solver):
     np.testing.assert_allclose(codes, [[0.9, 0.0]], atol=1e-3)
 
 
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_a_start_that_is_negative_leaves_positive_codes_positive(problem, solver, rng):
+    X, D = problem
+    options = {"alpha": 1e-5, "positive": True, "solver": solver, "max_iter": 30}  # too few for ADMM
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        codes, info = sparse_encode(X, D, init=rng.standard_normal((300, 60)), return_info=True, **options)
+    assert codes.min() >= 0
+    assert (relative_gaps(X, D, codes, 1e-5, positive=True)[info.converged] <= 1e-6).all()
+
+
 def test_codes_of_repeated_atoms_do_not_depend_on_threads(rng):
     D = unit(rng.standard_normal((600, 40)))
     D = np.concatenate([D, D[:50]])

@@ -329,7 +329,7 @@ def test_pipelines_that_know_dask_stay_lazy(digits, never):
     "options",
     [
         {"alpha": 0.5},
-        {"alpha": 0.5, "positive": True, "solver": "admm", "n_jobs": 2},
+        {"alpha": 0.5, "positive": True, "solver": "active_set", "n_jobs": 2},
         {"n_nonzero_coefs": 4},
     ],
     ids=str,

@@ -367,6 +367,13 @@ def test_codes_are_finite_where_alpha_is_too_small_for_the_arithmetic(rng, devic
         assert np.all(info.converged == (info.gap <= 1e-6 * (X * X * scale**2).sum(axis=1) / 2))
 
 
+def test_a_start_that_is_negative_leaves_positive_codes_positive(rng, device):
+    D, X, init = rng.standard_normal((30, 10)), rng.standard_normal((50, 10)), rng.standard_normal((50, 30))
+    options = {"alpha": 1e-4, "positive": True, "solver": "admm", "max_iter": 30, "device": device}
+    with pytest.warns(ConvergenceWarning):  # too few
+        assert sparse_encode(X, D, init=init, **options).min() >= 0
+
+
 def test_what_meets_tensors_may_be_other_arrays(rng, device):
     D, X = rng.standard_normal((30, 10)), rng.standard_normal((50, 10))
     D.flags.writeable = False

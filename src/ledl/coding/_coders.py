@@ -326,9 +326,16 @@ class LassoCoder:
             again = self.tol >= SINGLE_PRECISION_TOL and self._kept["fits float32"] and _fit_float32(sq_norms)
             D, G = self._system(np.float32 if again else np.float64)
             rhs = np.ascontiguousarray(X, dtype=D.dtype) @ D.mT
-            options: dict[str, Any] = {"max_iter": self.max_iter, "positive": self.positive, "start": start}
-            codes, info = lasso(G, rhs, sq_norms, self.alpha, self.tol, **options)
-            gap, n_iter = info.gap, info.n_iter
+            codes, (gap, n_iter, *_) = lasso(
+                G,
+                rhs,
+                sq_norms,
+                self.alpha,
+                self.tol,
+                max_iter=self.max_iter,
+                positive=self.positive,
+                start=start,
+            )
         converged = gap <= self.tol * sq_norms / 2
         if again and not converged.all():
             codes = self._finish(codes, gap, n_iter, X, sq_norms)
@@ -356,8 +363,7 @@ class LassoCoder:
         rhs, rounds = pilots[few].astype(D.dtype, copy=False) @ D.T, max(ROUNDS, len(D) // ATOMS_A_ROUND)
         if self.alpha * DENSE > np.max(np.abs(rhs)):
             return False
-        options: dict[str, Any] = {"max_iter": rounds, "positive": self.positive}
-        _, info = lasso(G, rhs, sq_norms[few], self.alpha, self.tol, **options)
+        _, info = lasso(G, rhs, sq_norms[few], self.alpha, self.tol, max_iter=rounds, positive=self.positive)
         return bool(np.median(info.n_iter) >= rounds)
 
     def _split(self, X: Array, sq_norms: Array, start: Array | None) -> tuple[Array, ...]:
@@ -370,6 +376,7 @@ class LassoCoder:
         n_iter = xp.zeros(gap.shape, dtype=xp.int64, device=gap.device)
         if start is not None:  # which stays where it is good enough
             codes += as_array(start, rhs)
+            codes = xp.clip(codes, 0, None) if self.positive else codes
             gap = duality_gap(codes, codes @ G, rhs, sq_norms, alpha[..., 0], self.positive)
         single, on_host = self._kept["fits float32"] and _fit_float32(sq_norms), isinstance(X, np.ndarray)
         stages = [(xp.float32, max(self.tol, SINGLE_PRECISION_TOL)), (xp.float64, self.tol)]
@@ -388,9 +395,19 @@ class LassoCoder:
             late = xp.argsort(xp.astype(~late, xp.int64), axis=-1, stable=True)[..., :most]
             S, b, squares, before = (take_samples(x, late) for x in (codes, rhs, sq_norms, gap))
             left = min(left, ADMM_ROUNDS) if dtype == xp.float32 else left
-            options: dict[str, Any] = {"solver": "admm", "max_iter": left, "positive": self.positive}
-            options |= {"start": S, "dtype": dtype, "penalty": self._penalty}
-            new, info = lasso(G, b, squares, alpha, tol, **options)
+            new, info = lasso(
+                G,
+                b,
+                squares,
+                alpha,
+                tol,
+                solver="admm",
+                max_iter=left,
+                positive=self.positive,
+                start=S,
+                dtype=dtype,
+                penalty=self._penalty,
+            )
             better = info.gap < before
             put_samples(codes, late, xp.where(better[..., None], new, S))
             put_samples(gap, late, xp.where(better, info.gap, before))
@@ -419,8 +436,16 @@ class LassoCoder:
             if late.any():
                 rows, index = rows[late], as_array(rows[late], codes)
                 left = self.max_iter - int(np.max(n_iter[p][rows]))
-                options: dict[str, Any] = {"max_iter": left, "positive": self.positive, "start": S[late]}
-                S, info = lasso(own, b[late], squares[late], weight, self.tol, **options)
+                S, info = lasso(
+                    own,
+                    b[late],
+                    squares[late],
+                    weight,
+                    self.tol,
+                    max_iter=left,
+                    positive=self.positive,
+                    start=S[late],
+                )
                 codes[p][index], gap[p][rows] = as_array(S, codes, codes.dtype), info.gap
                 n_iter[p][rows] += info.n_iter
         return codes
