@@ -173,12 +173,21 @@ def sparse_encode(
 
         def finish(chunk: slice, part: Array, *samples: Array) -> Any:
             part = part if is_torch(X) else to_host(part)
-            return scipy.sparse.csr_array(part) if sparse_output else codes.__setitem__(chunk, part)
+            if not sparse_output:
+                codes[chunk] = part
+                return None
+            places = np.flatnonzero(part)  # faster than SciPy's way from a dense array
+            rows, columns = np.divmod(places, len(D))
+            return np.bincount(rows, minlength=len(part)), columns.astype(np.int32), part.reshape(-1)[places]
 
         advice = "Raise max_iter, tol or alpha, or take another solver."
         parts, info = code_in_chunks(coder, samples, space, finish, threads, advice, init)
     if sparse_output:
-        codes = scipy.sparse.vstack(parts, format="csr", dtype=X.dtype)
+        counts, columns, values = (np.concatenate(found) for found in zip(*parts, strict=True))
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        if len(values) < np.iinfo(np.int32).max:  # what most of scikit-learn wants
+            ends = ends.astype(np.int32)
+        codes = scipy.sparse.csr_array((values, columns, ends), shape=(len(X), len(D)))
     if not return_info:
         return codes
     n_nonzero = np.diff(codes.indptr) if sparse_output else to_host((codes != 0).sum(axis=1))
