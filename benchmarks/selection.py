@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, selection
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
+from ledl import model_selection as selection
 from ledl.datasets import few_shot_splits, load
 
 
