@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections import Counter
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -24,6 +25,17 @@ def test_results_come_in_the_order_of_the_tasks(n_threads):
     assert [task for task, _ in results] == list(range(20))
     assert 1 <= len({thread for _, thread in results}) <= n_threads
     assert map_in_threads(work, [], n_threads) == []
+
+
+@pytest.mark.parametrize("how", [map_in_threads, in_threads])
+def test_threads_share_the_work(how):
+    def work(task):
+        time.sleep(0.003)
+        return threading.get_ident()
+
+    shares = Counter(how(work, list(range(24)), 2))
+    assert len(shares) == 2
+    assert min(shares.values()) >= 6
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])

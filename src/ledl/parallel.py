@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -67,40 +66,50 @@ def one_blas_thread() -> Iterator[None]:
                 _let_any_thread_set(force=True)
 
 
-def in_threads(
-    work: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int, ahead: int | None = None
-) -> Iterator[Result]:
-    """Yield the results of tasks in their order, made by `n_threads` threads, the calling one among them.
+def in_threads(work: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int) -> Iterator[Result]:
+    """Yield the results of tasks in their order, made by `n_threads` threads.
 
-    `work` should let go of the interpreter, as BLAS and compiled loops do. No more than `ahead` tasks, one more
-    than there are threads unless given, are begun before their results are taken.
+    No more than one task more than there are threads is begun before its result is taken.
     """
-    if n_threads <= 1:
-        yield from map(work, tasks)
-        return
-    ahead, todo = ahead or n_threads + 1, iter(tasks)
-    begun: deque[tuple[Task, Future[Result]]] = deque()
-    with ThreadPoolExecutor(n_threads - 1) as pool:
-        try:
-            while True:
-                begun.extend((task, pool.submit(work, task)) for task in islice(todo, ahead - len(begun)))
-                if not begun:
-                    return
-                last, future = begun[-1]
-                if not begun[0][1].done() and future.cancel():  # no helper has come to it: it is ours
-                    mine: Future[Result] = Future()
-                    mine.set_result(work(last))
-                    begun[-1] = last, mine
-                else:
-                    yield begun.popleft()[1].result()
-        finally:  # an interrupt, too, must not wait for what nobody wants any more
-            for _, future in begun:
-                future.cancel()
+    begun: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for task in tasks:
+            begun.append(pool.submit(work, task))
+            if len(begun) > n_threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:  # an interrupt, too, must not wait for what nobody wants any more
+        pool.shutdown(cancel_futures=True)
 
 
 def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int) -> list[Result]:
-    """Return the results of `in_threads`, all of them."""
-    return list(in_threads(work, tasks, min(n_threads, len(tasks)), len(tasks)))
+    """Return the results in the order of the tasks, the calling thread taking its share.
+
+    `work` should let go of the interpreter, as BLAS and compiled loops do.
+    """
+    n_helpers = min(n_threads, len(tasks)) - 1
+    if n_helpers <= 0:
+        return [work(task) for task in tasks]
+    results: list[Any] = [None] * len(tasks)
+    waiting = iter(range(len(tasks)))  # whose next number goes to one thread alone
+
+    def take_tasks() -> None:
+        try:
+            for number in waiting:
+                results[number] = work(tasks[number])
+        except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
+            for _ in waiting:
+                pass
+            raise
+
+    with ThreadPoolExecutor(n_helpers) as pool:
+        helpers = [pool.submit(take_tasks) for _ in range(n_helpers)]
+        take_tasks()
+        for helper in helpers:
+            helper.result()
+    return results
 
 
 def n_threads(n_jobs: int | None) -> int:
