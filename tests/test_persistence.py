@@ -61,7 +61,7 @@ def assert_same(found, expected):
     assert type(found) is type(expected)
     if isinstance(expected, np.ndarray):
         assert found.dtype == expected.dtype
-        assert found.flags.writeable
+        assert found.flags.writeable or not expected.flags.writeable
         assert found.flags.aligned
         assert_array_equal(found, expected)
     elif isinstance(expected, dict):

@@ -389,3 +389,15 @@ def test_without_a_seed_all_candidates_of_a_fold_start_alike(digits):
     results = search.fit(X, y).cv_results_
     for i in range(3):
         assert results[f"split{i}_test_score"][0] == results[f"split{i}_test_score"][1]
+
+
+@pytest.mark.parametrize("model", [SRCClassifier(transform_tol=1e-3, n_jobs=4), CRCClassifier(n_jobs=4)])
+def test_threads_do_not_take_from_each_other_what_is_kept(model, rng, monkeypatch):
+    monkeypatch.setattr(selection, "BATCH", 1)
+    y = np.arange(120) % 4
+    X = np.abs(rng.normal(size=(120, 150))) + 3 * np.eye(120, 150)[y]
+    found = [BatchedSearchCV(model, {"alpha": np.linspace(0.1, 0.3, 24)}, cv=3).fit(X, y) for _ in range(3)]
+    for one in found:
+        np.testing.assert_array_equal(
+            one.cv_results_["mean_test_score"], found[0].cv_results_["mean_test_score"]
+        )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -556,12 +557,14 @@ def scores_of(
     settings = [one.rule.coder or one.coder for one in dictionaries]
     codes: list[Any] = []
     late = 0
+    # For this batch only: Gram matrices of all candidates would be too much.
+    kept: dict[int, dict[Any, Any]] = defaultdict(dict)
     with one_blas_thread(), float32_products("full", views[0].samples.where):
         if is_torch(views[0].X) and isinstance(settings[0], Lasso):
             codes, late = batched_codes(dictionaries, views)
         else:
             for one, how, view in zip(dictionaries, settings, views, strict=True):
-                coder = attempt(errors, how.prepare, one.atoms, view.samples, one.space, 1, one.kept)
+                coder = attempt(errors, how.prepare, one.atoms, view.samples, one.space, 1, kept[id(one.atoms)])
                 if coder is None:
                     codes.append(None)
                     continue
@@ -572,8 +575,6 @@ def scores_of(
             None if S is None else to_host(one.rule.scores(one, S, view.X, view.sq_norms))
             for one, S, view in zip(dictionaries, codes, views, strict=True)
         ]
-    for one in dictionaries:
-        one.kept.clear()  # Gram matrices of all candidates would be too much
     return scores, late, errors
 
 
@@ -701,7 +702,8 @@ class LEDLClassifierCV(DictionaryClassifier):
     Attributes
     ----------
     best_estimator_ : LEDLClassifier
-        The model that was chosen, fitted on all samples.
+        The model that was chosen, fitted on all samples. To set its parameters changes its own predictions
+        alone.
 
     best_params_ : dict
         Its settings.

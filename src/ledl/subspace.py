@@ -55,7 +55,9 @@ class IdentitySubspace(NamedTuple):
         return Y
 
     def expand(self, B: Array) -> Array:
-        return B
+        shown = B[:]
+        shown.flags.writeable = False  # users see the atoms themselves, whose Gram matrix may be kept
+        return shown
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
         return squared_norms(Y, "X", first)

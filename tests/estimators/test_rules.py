@@ -180,3 +180,25 @@ def test_a_rule_that_cannot_score_fails_alone(digits):
     with pytest.warns(FitFailedWarning, match=r"2 of 6 fits failed.*Raise ridge_alpha"):
         search = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
     assert_array_equal(np.isnan(search.cv_results_["mean_test_score"]), [False, False, True])
+
+
+def test_settings_that_change_leave_nothing_behind(digits, fitted):
+    model = at(fitted, rule="regularized")
+    model.predict(digits[2][:2])
+    n_kept = len(model.dictionary_.kept)
+    for value in (0.1, 0.2, 0.3):
+        model.set_params(ridge_alpha=value).predict(digits[2][:2])
+    assert len(model.dictionary_.kept) == n_kept
+
+
+def test_atoms_that_users_see_cannot_be_changed_behind_what_is_kept():
+    X, y = load_digits(return_X_y=True)
+    model = LEDLClassifier(n_components=20, max_iter=2, tol=0, random_state=0).fit(X[:80], y[:80])
+    with pytest.raises(ValueError, match="read-only"):
+        model.components_ *= 2
+
+
+def test_large_numbers_are_no_reason_to_warn(fitted, digits):
+    with np.errstate(all="raise"):
+        large = (digits[2] * 1e37).astype(np.float32)
+        assert_array_equal(fitted.predict(large), fitted.predict(digits[2].astype(np.float32)))

@@ -327,7 +327,7 @@ def check_samples(estimator: Any, X: Array, *, reset: bool = False, min_samples:
         and not hasattr(estimator, "feature_names_in_")
         and X.shape[1] == estimator.n_features_in_
         and len(X) >= min_samples
-        and np.isfinite(X.sum())
+        and np.isfinite(X).all()
     ):
         return np.ascontiguousarray(X)
     check_flat(X)

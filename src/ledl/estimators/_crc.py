@@ -178,7 +178,7 @@ class CRCClassifier(DictionaryClassifier):
         space, coordinates = self._find_space(samples)
         atoms, coder = to_host(coordinates), Ridge(self.alpha)
         with one_blas_thread():
-            kept = {coder: RidgeCoder(coordinates, self.alpha)}
+            kept = {"ridge": (coder, RidgeCoder(coordinates, self.alpha))}
         known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": labels}
         known |= {"samples": atoms, "sample_labels": labels}
         dictionary = FittedDictionary(space, atoms, self._unit_norm, coder, **known, kept=kept)
