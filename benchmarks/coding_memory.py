@@ -10,8 +10,8 @@ import resource
 import time
 
 import numpy as np
-from coding import random_problem
 
+from coding import random_problem
 from ledl import sparse_encode
 
 

@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from speed import SMALL, our_seconds
 
+from helpers.plain_codes import active_set_plain
+from helpers.problems import make_problem
 from ledl.solvers import compiled
 from ledl.solvers.lasso import lasso
-from plain_codes import active_set_plain
-from problems import make_problem
 
 
 def seconds(function):

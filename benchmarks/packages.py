@@ -64,7 +64,7 @@ def build(folder):
 def write_network(folder):
     """A small ONNX file, which the environments have no means to write."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from models import write_model
+    from helpers.networks import write_model
 
     write_model(folder / "network.onnx")
     return folder / "network.onnx"

@@ -1,4 +1,4 @@
-"""Seconds per outer iteration: ledl against the plain transcription of the paper (tests/reference.py).
+"""Seconds per outer iteration: ledl against the plain transcription of the paper (tests/helpers/reference.py).
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/speed.py [--quick]        (make bench sets the threads)
 
@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from problems import make_problem
+from helpers.problems import make_problem
 
 WEIGHTS = {"lam": 2**-3, "omega": 2**-11, "epsilon": 2**-8}
 SMALL = "YaleB (190 x 1024, K = 380)", ([5] * 38, 1024, 380)

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from speed import our_seconds
 
-from problems import make_problem
+from helpers.problems import make_problem
 
 
 def main():

@@ -18,12 +18,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 from sklearn.utils import Bunch
 
+from helpers.networks import write_model
 from ledl.datasets import _load, _readers, available, load
 from ledl.datasets._archives import ArchiveError
 from ledl.datasets._load import registry
 from ledl.datasets._readers import read_matrices
 from ledl.features import Preprocessing
-from models import write_model
 
 # Samples, features and classes, as the files' manifest gives them.
 SHAPES = {

@@ -8,12 +8,12 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge, orthogonal_mp
 
-import reference
+from helpers import reference
+from helpers.problems import Recorder, unit
 from ledl import KSVD, DKSVDClassifier, LCKSVDClassifier
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
 from ledl.solvers import lcksvd
-from problems import Recorder, unit
 
 QUICK = {"max_iter": 5, "random_state": 0}
 

@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import reference
+from helpers import reference
+from helpers.problems import Recorder, unit
 from ledl import LEDLClassifier
 from ledl.coding import _coders
 from ledl.datasets import few_shot_splits, load
@@ -22,7 +23,6 @@ from ledl.estimators import _base
 from ledl.solvers.lasso import lasso
 from ledl.solvers.ledl import expand_code_transform, reduce_code_transform
 from ledl.solvers.start import atom_counts
-from problems import Recorder, unit
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
 

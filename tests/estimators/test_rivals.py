@@ -8,11 +8,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso, Ridge
 
-import reference
+from helpers import reference
+from helpers.problems import unit
 from ledl import CRCClassifier, CSDLClassifier, SRCClassifier
 from ledl.coding import RidgeCoder
 from ledl.datasets import few_shot_splits, load
-from problems import unit
 
 
 @pytest.fixture(scope="module")

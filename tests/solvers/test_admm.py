@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from helpers.problems import unit
 from ledl.solvers import compiled
 from ledl.solvers import lasso as module
 from ledl.solvers.lasso import duality_gap, find_penalty, lasso, reflect_plain, soft_threshold
-from problems import unit
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from helpers.problems import unit
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Factors, Sums, sweep
-from problems import unit
 
 BOUNDS = (0, 9, 13, 16)
 RADII = np.array([1.0, 0.3, 1e-3])

@@ -3,11 +3,11 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import Lasso
 
-import reference
+from helpers import reference
+from helpers.problems import unit
 from ledl.solvers.csdl import learn_atoms
 from ledl.solvers.lasso import lasso
 from ledl.solvers.start import random_mixtures
-from problems import unit
 
 
 def exact_lasso(B, x, alpha):

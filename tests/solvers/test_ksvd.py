@@ -3,10 +3,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import orthogonal_mp
 
-import reference
+from helpers import reference
+from helpers.problems import unit
 from ledl.solvers import compiled, ksvd
 from ledl.solvers.start import sample_start
-from problems import unit
 
 # Samples that are atoms need one non-zero.
 pytestmark = pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely")

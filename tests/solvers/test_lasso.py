@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
+from helpers.plain_codes import active_set_plain
+from helpers.problems import unit
 from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, duality_gap, lasso
-from plain_codes import active_set_plain
-from problems import unit
 
 
 def make_dictionary(kind, rng):

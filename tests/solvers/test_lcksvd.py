@@ -3,11 +3,11 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import orthogonal_mp
 
-import reference
+from helpers import reference
+from helpers.problems import unit
 from ledl.solvers import lcksvd
 from ledl.solvers.ledl import expand_code_transform
 from ledl.solvers.start import atom_counts
-from problems import unit
 
 # Samples that are atoms need one non-zero.
 pytestmark = pytest.mark.filterwarnings("ignore:Orthogonal matching pursuit ended prematurely")

@@ -7,7 +7,8 @@ import array_api_strict
 import numpy as np
 import pytest
 
-import reference
+from helpers import reference
+from helpers.problems import make_problem, unit
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import compiled
 from ledl.solvers.iteration import Status
@@ -27,7 +28,6 @@ from ledl.solvers.ledl import (
     make_problem as weigh,
 )
 from ledl.solvers.start import class_start, random_start
-from problems import make_problem, unit
 
 WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
 

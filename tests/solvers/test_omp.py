@@ -4,10 +4,10 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from helpers.plain_codes import omp_plain
+from helpers.problems import unit
 from ledl.solvers import compiled
 from ledl.solvers.omp import DEPENDENT, batched_omp, omp
-from plain_codes import omp_plain
-from problems import unit
 
 
 def solve(D, X, n_nonzero):

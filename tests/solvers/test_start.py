@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from helpers.problems import make_problem, unit
 from ledl.solvers import start as start_module
 from ledl.solvers.ledl import expand_code_transform
 from ledl.solvers.start import array_start, atom_counts, class_start, default_n_atoms, random_start
-from problems import make_problem, unit
 
 
 @pytest.fixture(params=[(30, "n < d"), (4, "n > d")], ids=lambda p: p[1])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import reference
+from helpers import reference
+from helpers.problems import make_problem, unit
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import stream as solver
 from ledl.solvers.ledl import Atoms, reduce_code_transform
 from ledl.solvers.stream import learn, new_stream, start_atoms
-from problems import make_problem, unit
 
 WEIGHTS = {"lam": 0.7, "omega": 0.2, "epsilon": 0.02, "rho": 1.3}
 BATCHES = [slice(0, 9), slice(9, 10), slice(10, 33), slice(33, 60)]

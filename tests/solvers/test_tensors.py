@@ -19,6 +19,8 @@ from ledl.solvers.ledl import shrink_plain
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytestmark = pytest.mark.torch
 
+from helpers.plain_codes import omp_plain  # noqa: E402
+from helpers.problems import unit  # noqa: E402
 from ledl.arrays import (  # noqa: E402
     add_rows,
     as_array,
@@ -32,8 +34,6 @@ from ledl.arrays import (  # noqa: E402
 from ledl.solvers import ksvd, lcksvd  # noqa: E402
 from ledl.solvers.omp import batched_omp, omp  # noqa: E402
 from ledl.solvers.start import sample_start  # noqa: E402
-from plain_codes import omp_plain  # noqa: E402
-from problems import unit  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

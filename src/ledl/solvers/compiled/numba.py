@@ -2,7 +2,7 @@
 
 All are in this one file because numba's cache looks only at the file of the function that it compiles: a change
 in an imported one would leave old machine code in use. Their plain versions are in the modules that call them,
-those of codes of one sample in `tests/plain_codes.py`.
+those of codes of one sample in `tests/helpers/plain_codes.py`.
 
 Codes: the atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they come and go.
 With A these atoms, G_AA = L L' and v what their coefficients must satisfy, G_AA s = v, the state holds y = L^-1

@@ -12,7 +12,7 @@ import pytest
 
 import ledl
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DATA = {
     "ledl/py.typed",
     "ledl/datasets/registry.toml",

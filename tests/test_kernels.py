@@ -8,11 +8,11 @@ from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
+from helpers.problems import unit
 from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier
 from ledl.coding import _coders
 from ledl.datasets import few_shot_splits
 from ledl.subspace import find_kernel_space
-from problems import unit
 
 METHODS = {
     "src": SRCClassifier(alpha=0.02),

@@ -25,6 +25,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import ledl
+from helpers.model_files import MODELS, Wrapper, fitted, header_of, outcomes, resealed, samples, sealed
+from helpers.networks import write_model
 from ledl import (
     CRCClassifier,
     LEDLClassifier,
@@ -39,8 +41,6 @@ from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence import _checks, _tree, read
 from ledl.persistence._format import write_file
 from ledl.subspace import RowSpace
-from modelfiles import MODELS, Wrapper, fitted, header_of, outcomes, resealed, samples, sealed
-from models import write_model
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Preprocessing(size=8, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0), scale=1.0)

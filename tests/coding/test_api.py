@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import ledl
+from helpers.problems import unit
 from ledl import sparse_encode
 from ledl.coding import LassoCoder, _coders
 from ledl.solvers.lasso import SOLVERS
-from problems import unit
 
 
 def relative_gaps(X, D, S, alpha, positive=False):

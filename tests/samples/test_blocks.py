@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from helpers.problems import make_problem
 from ledl.samples import InMemoryBlocks, MappedBlocks, StreamedBlocks, spans_of, upload_ahead
 from ledl.solvers.ledl import solve
 from ledl.solvers.start import class_start
-from problems import make_problem
 
 WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
 

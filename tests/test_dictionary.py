@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import FitFailedWarning
 
+from helpers.problems import unit
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, RejectingClassifier, load, save
 from ledl.datasets import few_shot_splits
 from ledl.solvers import ledl as ledl_solver
-from problems import unit
 
 RULES = ["classifier", "residual", "regularized"]
 

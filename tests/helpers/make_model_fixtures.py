@@ -1,6 +1,6 @@
-"""Write a small model file of every kind to tests/fixtures, with samples and what the model gives of them.
+"""Write a small model file of every kind to tests/persistence/fixtures, with samples and outcomes.
 
-    python tests/make_model_fixtures.py
+    PYTHONPATH=tests python -m helpers.make_model_fixtures
 
 Files that are there stay: they show that what an earlier version saved still opens. Run it when there is a new
 kind of model; for a new format, which does not open files of older ones, delete them all first.
@@ -8,10 +8,10 @@ kind of model; for a new format, which does not open files of older ones, delete
 
 from pathlib import Path
 
+from helpers.model_files import MODELS, fitted, outcomes
 from ledl import save
-from modelfiles import MODELS, fitted, outcomes
 
-FOLDER = Path(__file__).parent / "fixtures"
+FOLDER = Path(__file__).parents[1] / "persistence" / "fixtures"
 
 
 def main():

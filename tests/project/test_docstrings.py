@@ -19,7 +19,7 @@ MODULES = [
     "ledl.persistence",
     "ledl.experiments",
 ]
-REFERENCE = Path(__file__).parent.parent / "docs" / "reference.rst"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.rst"
 
 # numpydoc's codes: no docstring, no summary or one of several lines; parameters that are missing, unknown, out
 # of order, without type or description, badly written; sections that are unknown or out of order.

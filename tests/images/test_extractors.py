@@ -18,13 +18,13 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
+from helpers.networks import write_model
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
 from ledl.features import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.files import write_atomically
 from ledl.images import _extractors
 from ledl.images._extractors import pyramid_parts
-from models import write_model
 
 SMALL = Preprocessing(size=8, channels="BGR", scale=1.0, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0))
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
+from helpers.stored import OPTIONS, assert_same, in_file
 from ledl import LEDLClassifier
-from stored import OPTIONS, assert_same, in_file
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from contract.test_classifiers import CLASSIFIERS
+from helpers.networks import write_model
 from ledl import KSVD, SRCClassifier
 from ledl.datasets import few_shot_splits
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
-from models import write_model
 
 MODELS = {**CLASSIFIERS, "ksvd": KSVD(n_components=20, max_iter=3)}
 N_THREADS = 8

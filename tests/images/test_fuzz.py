@@ -195,7 +195,7 @@ def test_damaged_files_give_an_image_or_an_error_and_cost_little(n, tmp_path):
     """In a process of its own, whose peak memory is known and which a decoder may end."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); from pathlib import Path\n"
-        f"from features.test_fuzz_images import hammer; print(*hammer(0, {n}, Path({str(tmp_path / 'x')!r})))"
+        f"from images.test_fuzz import hammer; print(*hammer(0, {n}, Path({str(tmp_path / 'x')!r})))"
     )
     limit = 60 + n * 0.02
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=limit)

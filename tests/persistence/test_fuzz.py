@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline
 
+from helpers.model_files import header_of, outcomes, resealed, samples, sealed
 from ledl import ModelFileError, SRCClassifier, load
 from ledl.persistence import read
 from ledl.rejection import parts_of
-from modelfiles import header_of, outcomes, resealed, samples, sealed
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Bytes that reading a file of less than 10 kB and predicting may take at most.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import reference
+from helpers import reference
 from ledl.samples import InMemoryBlocks
 from ledl.solvers.ledl import Atoms, expand_code_transform, reduce_code_transform, solve
 from ledl.solvers.start import atom_counts, join

@@ -36,7 +36,7 @@ pytest.importorskip("distributed", reason="needs the extra dask")
 import dask
 import dask.array as da
 
-import pickle_counter
+from helpers import pickle_counter
 
 TIGHT = 1e-12
 MODELS = {

@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 
+from helpers.stored import OPTIONS, assert_same, in_file
 from ledl import LEDLClassifier
 from ledl.samples import BlockError, share_out
-from stored import OPTIONS, assert_same, in_file
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")

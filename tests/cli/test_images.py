@@ -222,7 +222,7 @@ def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model,
 
 def test_a_network_and_its_identity_travel(folder, tmp_path):
     pytest.importorskip("onnxruntime")
-    from models import write_model
+    from helpers.networks import write_model
 
     network = tmp_path / "network.onnx"
     write_model(network, n_features=16)
@@ -393,7 +393,7 @@ def test_many_images_are_told_of_a_faster_way(folder, monkeypatch):
 
 def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
-    from models import write_model
+    from helpers.networks import write_model
 
     write_model(tmp_path / "resnet50_pool5.onnx", n_features=2, monkeypatch=monkeypatch)
     monkeypatch.setenv("LEDL_DATA", str(tmp_path))

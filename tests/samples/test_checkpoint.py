@@ -14,10 +14,10 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
+from helpers.stored import LEARNT, OPTIONS, in_file
 from ledl import LEDLClassifier
 from ledl.samples._checkpoint import FIRST_LINE, Checkpoint
 from ledl.solvers.ledl import solve
-from stored import LEARNT, OPTIONS, in_file
 
 
 @pytest.fixture(scope="module")
