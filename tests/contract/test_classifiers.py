@@ -5,50 +5,19 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from nearest_subspace import NearestSubspaceClassifier  # examples/: what the documentation builds
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from ledl import (
-    CRCClassifier,
-    CSDLClassifier,
-    DKSVDClassifier,
-    LCKSVDClassifier,
-    LEDLClassifier,
-    LEDLClassifierCV,
-    SRCClassifier,
-)
+from helpers.models import CLASSIFIERS, make
 from ledl.datasets import few_shot_splits
-
-CLASSIFIERS = {
-    "crc": CRCClassifier(),
-    "crc-regularized": CRCClassifier(rule="regularized"),
-    "crc-rbf": CRCClassifier(kernel="rbf"),
-    "csdl": CSDLClassifier(max_iter=5),
-    "csdl-rbf": CSDLClassifier(max_iter=5, kernel="rbf"),
-    "dksvd": DKSVDClassifier(max_iter=5),
-    "dksvd-all": DKSVDClassifier(max_iter=5, init="all"),
-    "lcksvd": LCKSVDClassifier(max_iter=5),
-    "lcksvd-1": LCKSVDClassifier(max_iter=5, variant=1),
-    "ledl": LEDLClassifier(max_iter=5, tol=0),
-    "ledl-rbf": LEDLClassifier(max_iter=5, tol=0, kernel="rbf"),
-    "ledl-residual": LEDLClassifier(max_iter=5, tol=0, rule="residual"),
-    "ledl-regularized": LEDLClassifier(max_iter=5, tol=0, rule="regularized"),
-    "ledl-cv": LEDLClassifierCV(max_iter=5, tol=0, alpha=[2**-4, 2**-7], ridge_alpha=2**-3),
-    "nearest-subspace": NearestSubspaceClassifier(),
-    "src": SRCClassifier(),
-    "src-hellinger": SRCClassifier(kernel="hellinger"),
-    "src-poly": SRCClassifier(kernel="poly", degree=2),
-}
 
 
 @pytest.fixture(params=CLASSIFIERS)
 def classifier(request):
-    model = clone(CLASSIFIERS[request.param])
-    return model.set_params(random_state=0) if "random_state" in model.get_params() else model
+    return make(request.param, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,12 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from contract.test_classifiers import CLASSIFIERS
+from helpers.models import ESTIMATORS, make
 from helpers.networks import write_model
-from ledl import KSVD, SRCClassifier
+from ledl import SRCClassifier
 from ledl.datasets import few_shot_splits
 from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
 
-MODELS = {**CLASSIFIERS, "ksvd": KSVD(n_components=20, max_iter=3)}
 N_THREADS = 8
 
 
@@ -34,12 +33,9 @@ def digits():
     return X[train], y[train], np.split(X[test][: sizes[-1]], sizes[:-1])
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=ESTIMATORS)
 def model(request, digits):
-    model = clone(MODELS[request.param])
-    if "random_state" in model.get_params():
-        model.set_params(random_state=0)
-    return model.fit(*digits[:2])
+    return make(request.param, random_state=0).fit(*digits[:2])
 
 
 def all_answers(model, part):
@@ -89,7 +85,7 @@ def test_jobs_of_joblib_in_threads(model, digits):
 
 def test_several_models_are_fitted_and_used_at_once(digits):
     X, y, parts = digits
-    kinds = [clone(CLASSIFIERS[name]) for name in ("src", "ledl", "lcksvd", "csdl", "crc", "dksvd")] * 2
+    kinds = [make(name) for name in ("src", "ledl", "lcksvd", "csdl", "crc", "dksvd")] * 2
     for kind in kinds:
         if "random_state" in kind.get_params():
             kind.set_params(random_state=3)
@@ -203,7 +199,7 @@ def answer_in_child(model, part, queue):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_fork_after_use_works(name, n_jobs, digits):
     X, y, parts = digits
-    model = clone(CLASSIFIERS[name]).set_params(n_jobs=n_jobs)
+    model = make(name, n_jobs=n_jobs)
     if "random_state" in model.get_params():
         model.set_params(random_state=0)
     expected = all_answers(model.fit(X, y), parts[3])

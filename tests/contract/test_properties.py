@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 
-from contract.test_classifiers import CLASSIFIERS
-from ledl import KSVD, BatchedSearchCV, LEDLClassifier, sparse_encode
+from helpers.models import ESTIMATORS, make
+from ledl import BatchedSearchCV, LEDLClassifier, sparse_encode
 
 # Codes that a tolerance could change would hide what is looked for; kernels must not see added features.
 STRICT = {"transform_tol": 1e-10, "gamma": 0.003, "n_nonzero_coefs": 2, "random_state": 0}
-ESTIMATORS = {**CLASSIFIERS, "ksvd": KSVD(n_components=4, max_iter=5)}
 # These have no random start: their atoms are the samples, whose order must not matter.
 SAMPLES_AS_ATOMS = [name for name in ESTIMATORS if name.startswith(("crc", "src"))]
 
@@ -68,17 +67,12 @@ def on_problems(request):
 
 @pytest.fixture(params=ESTIMATORS)
 def estimator(request):
-    return strict(request.param)
+    return make(request.param, **STRICT)
 
 
 @pytest.fixture(params=SAMPLES_AS_ATOMS)
 def samples_as_atoms(request):
-    return strict(request.param)
-
-
-def strict(name):
-    known = ESTIMATORS[name].get_params()
-    return clone(ESTIMATORS[name]).set_params(**{k: v for k, v in STRICT.items() if k in known})
+    return make(request.param, **STRICT)
 
 
 def kernel_of(model):

@@ -9,17 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.base import clone
 
-from contract.test_classifiers import CLASSIFIERS
-from ledl import KSVD
+from helpers.models import CLASSIFIERS, make
 from ledl.features import PixelFeatures
 
-MODELS = {
-    **{name: model for name, model in CLASSIFIERS.items() if "-" not in name or name == "ledl-rbf"},
-    "ksvd": KSVD(n_components=4, max_iter=3),
-    "src-threads": clone(CLASSIFIERS["src"]).set_params(n_jobs=2),
-}
+MODELS = [name for name in CLASSIFIERS if "-" not in name] + ["ledl-rbf", "ksvd", "src-threads"]
 # Calls before the first look: caches and the allocator's own pools are full by then.
 WARM_UP = 30
 # What comes and goes by chance, and what Python keeps of small objects that are free, some thousands of tuples
@@ -77,10 +71,8 @@ def bytes_grown(call, n_calls):
 def test_calls_on_one_model_leave_nothing_behind(name, n_calls, rng):
     y = np.repeat(np.arange(4), 5)
     X = rng.random((4, 30))[y] + 0.3 * rng.random((20, 30))
-    model = clone(MODELS[name])
-    if "random_state" in model.get_params():
-        model.set_params(random_state=0)
-    model.fit(X, y)
+    settings = {"n_jobs": 2} if name == "src-threads" else {"n_components": 4} if name == "ksvd" else {}
+    model = make(name.removesuffix("-threads"), random_state=0, **settings).fit(X, y)
     new = rng.random((64, 30))
     names = ("predict", "decision_function", "transform") if hasattr(model, "predict") else ("transform",)
     methods = [getattr(model, name) for name in names]
@@ -97,7 +89,7 @@ def test_calls_on_one_model_leave_nothing_behind(name, n_calls, rng):
 def test_fits_leave_nothing_behind(n_calls, rng):
     y = np.repeat(np.arange(3), 4)
     X = rng.random((12, 20))
-    models = [clone(CLASSIFIERS[name]) for name in ("crc", "ledl", "lcksvd")]
+    models = [make(name) for name in ("crc", "ledl", "lcksvd")]
 
     def call(number):
         models[number % 3].fit(X, y)
