@@ -297,10 +297,11 @@ def test_rejected_and_not(digits):
         found = explain(model, X[i])
         reader = Reader(page(found))
         assert reader.all("h1")[0]["text"] == (title or str(found.predicted))
-        (words,) = [e["text"] for e in reader.all("p") if f"p = {found.p_value:.2g}" in e["text"]]
-        assert ("taken for none of them" in words) == (title is not None)
-        share = re.search(r"about (\d+) in (\d+)", words.lower())
-        assert abs(int(share[1]) / int(share[2]) - found.p_value) < 0.006
+        (words,) = [e["text"] for e in reader.all("p", id="typical")]
+        assert words.startswith("Unusual: only " if title else "Typical: ")
+        assert ("none of the classes" in words) == (title is not None)
+        share = float(re.search(r"([\d.]+) % of the training samples fit their class no better", words)[1])
+        assert abs(share / 100 - found.p_value) < 0.006
 
 
 def test_names_of_strangers_are_text(digits, tmp_path):
@@ -368,7 +369,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(by_samples, 
     ]:
         with pytest.raises(ValueError, match=message):
             by_samples.to_html(path, **given)
-    with pytest.raises(ImageError, match="The sample is not an image"):
+    with pytest.raises(ImageError, match="The sample cannot be read as an image"):
         by_samples.to_html(path, sample=b"\xff\xd8\xffno more than a signature" * 2000)
     with pytest.raises(ImageError, match=r"gone\.png is not a file"):
         by_samples.to_html(path, sample=tmp_path / "gone.png")

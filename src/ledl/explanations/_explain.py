@@ -253,6 +253,13 @@ class Explanation:
         scale = np.abs([self.base[best], self.scores[best]]).max()
         return int(np.clip(3 - round(np.log10(scale)), 0, 9)) if scale > 0 else 3
 
+    @property
+    def _share(self) -> str:
+        """The p-value as a share in %, for people."""
+        return (
+            "" if self.p_value is None else f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
+        )
+
     def __repr__(self) -> str:
         first, second = self.ranking[:2]
         lead, n_used = self.scores[first] - self.scores[second], len(self.decisive_atoms)
@@ -280,8 +287,7 @@ class Explanation:
         best = self.ranking[:2]
         answer = ", ahead of ".join(f"{self.classes[j]} ({self.scores[j]:.4g})" for j in best)
         if self.p_value is not None:
-            share = f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
-            doubt = f"{share} of the training samples are as unlike their classes"
+            doubt = f"{self._share} of the training samples fit their class no better"
             answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
 
         shown = self.decisive_atoms[:10]
