@@ -58,34 +58,32 @@ def draw(results: Results, folder: Path) -> Iterator[Picture]:
     with_images = [dataset for dataset in plan.datasets if "images" in load_dataset(dataset)]
     if with_images:
         figure = _figure(8, 0.2 + 1.15 * len(with_images))
-        for ax, dataset in zip(
-            figure.subplots(len(with_images), squeeze=False)[:, 0], with_images, strict=True
-        ):
+        axes = figure.subplots(len(with_images), squeeze=False)[:, 0]
+        for ax, dataset in zip(axes, with_images, strict=True):
             ExamplesDisplay.from_dataset(load_dataset(dataset), ax=ax)
             ax.set_title(DATASET_TITLES[dataset], fontsize=9, loc="left")
-        has_all = len(with_images) == len(plan.datasets)
         yield _save(
             figure,
             folder / "examples.png",
             "Example images",
             "The first image of each of the first classes."
-            + ("" if has_all else " The other datasets have features in place of images."),
-            f"One image of each of the first classes of {_titles(with_images)}.",
+            + " The other datasets have features in place of images." * (len(with_images) < len(plan.datasets)),
+            f"Images of the first classes of {', '.join(DATASET_TITLES[d] for d in with_images)}.",
         )
     if plan.studied and all((dataset, "ledl") in runs for dataset in plan.studied):
         figure, axes = _grid(len(plan.studied), 3.4)
         models = {d: results.fit_again(d, "ledl", **TO_THE_END) for d in plan.studied}
         for ax, (dataset, model) in zip(axes, models.items(), strict=True):
             ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
-        ends = {DATASET_TITLES[d]: model.history_["augmented_objective"] for d, model in models.items()}
-        falls = "; ".join(f"{title} from {values[0]:.3g} to {values[-1]:.3g}" for title, values in ends.items())
+        curves = {DATASET_TITLES[d]: model.history_["augmented_objective"] for d, model in models.items()}
+        ends = "; ".join(f"{title} from {curve[0]:.3g} to {curve[-1]:.3g}" for title, curve in curves.items())
         yield _save(
             figure,
             folder / "convergence.png",
             "Convergence of LEDL",
             f"The augmented objective and its terms over {ITERATIONS} iterations on the first split, with the "
             "settings of the table. Black: the objective at the sparse codes, in every tenth iteration.",
-            f"Curves of the objective over {ITERATIONS} iterations: {falls}.",
+            f"Curves of the objective over {ITERATIONS} iterations: {ends}.",
         )
     for dataset in plan.datasets:
         if dataset in CONFUSED and all((dataset, method) in runs for method in CONFUSED_METHODS):
@@ -94,10 +92,6 @@ def draw(results: Results, folder: Path) -> Iterator[Picture]:
     for dataset in plan.datasets:
         if (dataset, "ledl") in runs:
             yield from _draw_atoms_and_codes(results, dataset, folder)
-
-
-def _titles(datasets: Sequence[str]) -> str:
-    return ", ".join(DATASET_TITLES[dataset] for dataset in datasets)
 
 
 def _figure(width: float, height: float) -> Any:
@@ -134,7 +128,7 @@ def _draw_confusion(results: Results, dataset: str, folder: Path) -> Picture:
         ax.set_title(METHODS[method].title)
         ax.tick_params(labelsize=7)
         diagonals.append(f"{METHODS[method].title} {100 * np.diag(shares).mean():.1f} %")
-    few = f" Only the first {n_shown} of {len(names)} classes are shown, so a row need not add up to 100."
+    few = f" Only the first {n_shown} of {len(names)} classes are shown: a row need not add up to 100."
     return _save(
         figure,
         folder / f"confusion_{dataset}.png",
@@ -155,8 +149,8 @@ def _curves(results: Results, groups: Mapping[str, Sequence[Sequence[Cell]]]) ->
 
 
 def _ranges(curves: Mapping[str, Array]) -> str:
-    means = {name: values.mean(axis=1) for name, values in curves.items()}
-    return ", ".join(f"{name} {m.min():.0f} to {m.max():.0f} %" for name, m in means.items())
+    means = ((name, values.mean(axis=1)) for name, values in curves.items())
+    return ", ".join(f"{name} {mean.min():.0f} to {mean.max():.0f} %" for name, mean in means)
 
 
 def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
@@ -171,8 +165,9 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
         figure = _figure(4.4 * len(by_weight), 3.6)
         axes, defaults = figure.subplots(1, len(by_weight), sharey=True), METHODS["ledl"].make().get_params()
         for ax, (weight, curves) in zip(axes, by_weight.items(), strict=True):
-            label, values = WEIGHT_LABELS[weight], WEIGHT_VALUES[weight]
-            AccuracyDisplay(values, curves, xlabel=label, mark=defaults[weight]).plot(ax)
+            AccuracyDisplay(
+                WEIGHT_VALUES[weight], curves, xlabel=WEIGHT_LABELS[weight], mark=defaults[weight]
+            ).plot(ax)
         yield _save(
             figure,
             folder / "weights.png",
@@ -285,7 +280,7 @@ def write_page(
     return render(
         "report.html",
         plan=plan,
-        titles=_titles(plan.datasets),
+        titles=", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets),
         best="; ".join(best),
         tables=tables,
         pictures=pictures,
