@@ -1,9 +1,9 @@
 """Pages of explanations: judged from the parsed HTML, number by number and picture by picture."""
 
 import base64
-import builtins
 import io
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -197,6 +197,7 @@ def test_nothing_comes_from_elsewhere_and_everything_has_a_text(explanation, dig
     assert all(reader.inside(table, "caption") for table in reader.all("table"))
     assert len(reader.pictures()) > 10
     assert len(text) < 200_000
+    assert text == page(explanation, Pictures(shape=(8, 8), training=as_images(X[train])))
 
 
 def test_drawings_add_up(by_samples):
@@ -259,6 +260,15 @@ def test_two_classes(digits):
     assert_allclose(exact[-1, 1] - exact[-1, 0], model.decision_function(X[[other]])[0], rtol=1e-5)
 
 
+def test_small_pictures_keep_their_pixels(by_samples, digits):
+    """Given as arrays or as files, they are not blurred; larger ones are shown as photographs."""
+    _, _, train, _ = digits
+    for source, is_tiny in [(np.zeros((8, 8), np.uint8), True), (jpeg(40), True), (jpeg(100), False)]:
+        reader = Reader(page(by_samples, Pictures(training=[source] * len(train))))
+        large = [e for card in reader.all("article") for e in reader.inside(card, "img")]
+        assert {e.get("class") == "tiny" for e in large} == {is_tiny}
+
+
 def test_a_hundred_classes():
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 30)), np.repeat(np.arange(100), 2)
@@ -296,6 +306,8 @@ def test_rejected_and_not(digits):
         assert ("none of the classes" in words) == (title is not None)
         share = float(re.search(r"([\d.]+) % of the training samples fit their class no better", words)[1])
         assert abs(share / 100 - found.p_value) < 0.006
+    (doubted,) = Reader(page(replace(found, p_value=0.032))).all("p", id="typical")
+    assert doubted["text"] == "Unusual: only 3.2 % of the training samples fit their class no better."
 
 
 def test_names_of_strangers_are_text(digits, tmp_path):
@@ -373,16 +385,10 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(by_samples, 
 
 def test_without_pillow(by_samples, monkeypatch, digits):
     _, _, train, _ = digits
-    import_ = builtins.__import__
     small = jpeg()
-
-    def without(name, *args, **kwargs):
-        if name.startswith("PIL"):
-            raise ImportError(name)
-        return import_(name, *args, **kwargs)
-
     with monkeypatch.context() as patch:
-        patch.setattr(builtins, "__import__", without)
+        for name in ("PIL", "PIL.Image"):
+            patch.setitem(sys.modules, name, None)
         bare = Reader(page(by_samples, Pictures(shape=(8, 8))))
         some = Reader(page(by_samples, Pictures(training=[small] * len(train))))
         none = Reader(page(by_samples))
