@@ -167,6 +167,13 @@ def cli(model, X, y, network):
         assert (Path(out) / "report.html").is_file()
 
 
+def pages(model, X, y, network):
+    from ledl import explain
+    from ledl.explanations import page
+
+    assert page(explain(model, X[0])).startswith("<!doctype html>")
+
+
 USES = {
     "plots": [plots],
     "progress": [progress],
@@ -174,7 +181,7 @@ USES = {
     "download": [download],
     "gpu": [gpu],
     "dask": [dask],
-    "cli": [cli],
+    "cli": [cli, pages],
 }
 
 

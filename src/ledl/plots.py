@@ -1,7 +1,7 @@
-"""Pictures of models and of results, in the manner of scikit-learn's displays.
+"""Draw models and results, with the interface of scikit-learn's displays.
 
-A display holds what is drawn; `plot` draws it, into given axes or a figure of its own. matplotlib is the
-extra ``plots``.
+A display holds the data; `plot` draws them into given axes or a new figure. matplotlib comes with the extra
+``plots``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "ExplanationDisplay",
 ]
 
-# What a history may hold, how it is called and drawn.
+# Curves of a history by their keys, with label and style.
 TERM = {"linewidth": 1, "linestyle": "--"}
 CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "augmented_objective": ("augmented objective", {"linewidth": 2}),
@@ -35,7 +35,7 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "objective": ("objective at the sparse codes", {"color": "black", "marker": ".", "linewidth": 1}),
     "error": ("objective", {"linewidth": 2}),
 }
-OWN, OTHER = "#c2410c", "#64748b"  # told apart without colour vision, too: by lightness
+OWN, OTHER = "#c2410c", "#64748b"  # they differ in lightness, too
 
 
 def _new_axes(width: float, height: float) -> Any:
@@ -43,7 +43,7 @@ def _new_axes(width: float, height: float) -> Any:
 
 
 def _draw_tiles(ax: Any, rows: Sequence[Sequence[Array]], cmap: Any, darkest: float) -> None:
-    """Draw images of one size, values from `darkest` to 1, in rows, with a line between them and no frame."""
+    """Draw rows of images of one size, with values from `darkest` to 1, and a line between the images."""
     height, width = np.shape(rows[0][0])
     mosaic = np.full((len(rows) * (height + 1) - 1, max(map(len, rows)) * (width + 1) - 1), np.nan)
     for i, row in enumerate(rows):
@@ -56,14 +56,14 @@ def _draw_tiles(ax: Any, rows: Sequence[Sequence[Array]], cmap: Any, darkest: fl
 
 
 class ConvergenceDisplay:
-    """The objective of an iterative model over its iterations, with its terms where it has them.
+    """Show the objective of an iterative model over its iterations, with its terms if it has any.
 
     Parameters
     ----------
     history : dict of ndarrays
-        ``history_`` of a fitted model.
+        The ``history_`` of a fitted model.
     name : str, default=""
-        For the title.
+        The title.
 
     Attributes
     ----------
@@ -86,21 +86,21 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, name: str | None = None) -> ConvergenceDisplay:
-        """Draw a fitted model with a ``history_``: LEDL, CSDL, K-SVD and its kin.
+        """Draw the ``history_`` of a fitted model: LEDL, CSDL, K-SVD, D-KSVD or LC-KSVD.
 
         Parameters
         ----------
         estimator : estimator
             A fitted model.
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
         name : str, default=None
-            For the title; None: that of its class.
+            The title. None: the name of the model's class.
 
         Returns
         -------
         ConvergenceDisplay
-            Drawn.
+            The display, drawn.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "history_"):
@@ -108,24 +108,26 @@ class ConvergenceDisplay:
         return cls(estimator.history_, name=type(estimator).__name__ if name is None else name).plot(ax)
 
     def plot(self, ax: Any = None) -> ConvergenceDisplay:
-        """Draw; iterations where the objective was not computed are passed over.
+        """Draw the curves; iterations without a value of the objective are left out.
 
         Parameters
         ----------
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
 
         Returns
         -------
         ConvergenceDisplay
-            Itself.
+            The display itself.
         """
         ax = self.ax_ = _new_axes(6.4, 4.2) if ax is None else ax
         self.figure_ = ax.figure
         for key, (label, style) in CURVES.items():
             if key in self.history:
                 values = np.asarray(self.history[key], dtype=float)
-                if values.ndim == 2:  # a column for each class: their sum, where one that has ended stays
+                if (
+                    values.ndim == 2
+                ):  # a column for each class: add them; a class that has ended keeps its value
                     steps = np.where(np.isfinite(values), np.arange(len(values))[:, None], 0)
                     values = np.take_along_axis(values, np.maximum.accumulate(steps, axis=0), axis=0).sum(
                         axis=1
@@ -139,18 +141,18 @@ class ConvergenceDisplay:
 
 
 class AtomsDisplay:
-    """Learnt atoms as small pictures, a row for each class: white is positive, red negative, black zero.
+    """Show learned atoms as small pictures, a row for each class: white is positive, red negative, black zero.
 
     Parameters
     ----------
     atoms : ndarray of shape (K, n_features)
-        The atoms; their features are pixels, row by row.
+        The atoms. Their features are pixels, row by row.
     atom_classes : ndarray of shape (K,)
         The class of each atom.
     image_shape : tuple (height, width)
-        Of the pictures.
+        The shape of the pictures.
     max_classes, max_per_class : int, default=10, 12
-        The first so many are drawn.
+        Number of classes, and of atoms of each class, to draw at most.
 
     Attributes
     ----------
@@ -180,7 +182,7 @@ class AtomsDisplay:
         if np.prod(image_shape) != self.atoms.shape[1]:
             raise ValueError(
                 f"image_shape={tuple(image_shape)} has {np.prod(image_shape)} pixels, but atoms have "
-                f"{self.atoms.shape[1]} features. Atoms are pictures only where features are pixels."
+                f"{self.atoms.shape[1]} features. Atoms are pictures only if features are pixels."
             )
         self.image_shape, self.max_classes, self.max_per_class = image_shape, max_classes, max_per_class
 
@@ -188,41 +190,41 @@ class AtomsDisplay:
     def from_estimator(
         cls, estimator: Any, image_shape: tuple[int, int], *, ax: Any = None, **options: int
     ) -> AtomsDisplay:
-        """Draw a fitted classifier with ``components_``; with a kernel there are none.
+        """Draw the atoms of a fitted classifier that has ``components_``. With a kernel it has none.
 
         Parameters
         ----------
         estimator : classifier
             A fitted model.
         image_shape : tuple (height, width)
-            Of the images that it was fitted on.
+            The shape of the training images.
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
         **options : int
             ``max_classes`` and ``max_per_class``.
 
         Returns
         -------
         AtomsDisplay
-            Drawn.
+            The display, drawn.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "components_"):
-            raise TypeError(f"{estimator} has no components_ to draw: its atoms are no samples.")
+            raise TypeError(f"{estimator} has no components_ to draw: its atoms are not pictures.")
         return cls(estimator.components_, estimator.atom_classes_, image_shape, **options).plot(ax)
 
     def plot(self, ax: Any = None) -> AtomsDisplay:
-        """Draw.
+        """Draw the atoms.
 
         Parameters
         ----------
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
 
         Returns
         -------
         AtomsDisplay
-            Itself.
+            The display itself.
         """
         from matplotlib.colors import LinearSegmentedColormap
 
@@ -236,7 +238,7 @@ class AtomsDisplay:
         if ax is None:
             ax = _new_axes(6.4, 6.4 * (len(rows) * height - 1) / (max(map(len, rows)) * width - 1))
         self.ax_, self.figure_ = ax, ax.figure
-        # Pictures look as they do in grey; what is negative, as no picture is, is red.
+        # Positive values are grey as in a picture. Pictures have no negative values, so these are red.
         signed_grey = LinearSegmentedColormap.from_list("signed grey", ["#ff4d3d", "black", "white"])
         _draw_tiles(ax, rows, signed_grey, -1)
         ax.set_yticks(np.arange(len(rows)) * height + height / 2 - 1, labels=map(str, classes), fontsize=7)
@@ -245,7 +247,7 @@ class AtomsDisplay:
 
 
 class CodesDisplay:
-    """Codes of a few samples, the atoms sorted by class: does a sample use the atoms of its own class?
+    """Show the codes of a few samples, with atoms sorted by class: does a sample use atoms of its own class?
 
     Parameters
     ----------
@@ -254,9 +256,9 @@ class CodesDisplay:
     atom_classes : ndarray of shape (K,)
         The class of each atom.
     y : ndarray of shape (n_samples,)
-        The samples' classes.
+        The classes of the samples.
     predicted : ndarray of shape (n_samples,), default=None
-        What they were taken for.
+        The predicted classes.
 
     Attributes
     ----------
@@ -279,7 +281,7 @@ class CodesDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Array, y: Array, *, axes: Any = None) -> CodesDisplay:
-        """Draw the codes and labels that a fitted classifier gives to samples.
+        """Draw the codes and predicted classes of samples.
 
         Parameters
         ----------
@@ -288,30 +290,30 @@ class CodesDisplay:
         X : array-like of shape (n_samples, n_features)
             A few samples.
         y : array-like of shape (n_samples,)
-            Their classes.
+            The classes of the samples.
         axes : sequence of matplotlib's axes, default=None
-            Where to draw, one for each sample; None: in a figure of their own.
+            The axes to draw in, one for each sample. None: axes of a new figure.
 
         Returns
         -------
         CodesDisplay
-            Drawn.
+            The display, drawn.
         """
         display = cls(estimator.transform(X), estimator.atom_classes_, y, estimator.predict(X))
         return display.plot(axes)
 
     def plot(self, axes: Sequence[Any] | None = None) -> CodesDisplay:
-        """Draw, in as many axes as there are samples.
+        """Draw the codes of each sample in axes of its own.
 
         Parameters
         ----------
         axes : sequence of matplotlib's axes, default=None
-            Where to draw, one for each sample; None: in a figure of their own.
+            The axes to draw in, one for each sample. None: axes of a new figure.
 
         Returns
         -------
         CodesDisplay
-            Itself.
+            The display itself.
         """
         n = len(self.codes)
         if axes is None:
@@ -330,7 +332,7 @@ class CodesDisplay:
             title = f"class {self.y[i]}"
             if self.predicted is not None:
                 verdict = "right" if self.predicted[i] == self.y[i] else "wrong"
-                title += f", taken for {self.predicted[i]} ({verdict})"
+                title += f", predicted {self.predicted[i]} ({verdict})"
             ax.set_title(title, fontsize=8, loc="left", pad=2)
             ax.tick_params(labelsize=7)
         axes[-1].set_xlabel("atom, sorted by class (shaded and orange: the sample's own class)", fontsize=8)
@@ -338,20 +340,20 @@ class CodesDisplay:
 
 
 class AccuracyDisplay:
-    """Accuracy over a parameter, or over the number of training samples: mean and spread over splits.
+    """Show accuracy over a parameter or the number of training samples: mean and spread over splits.
 
     Parameters
     ----------
     values : sequence of float
-        What the accuracies are drawn over.
+        The values on the x axis.
     accuracies : dict of ndarrays of shape (n_values, n_splits)
-        In %, by the name of the curve.
+        Accuracies in %, by the name of the curve.
     xlabel : str
-        What the values are.
+        The label of the x axis.
     base : int, default=2
-        Of the logarithmic scale of x; 0 for a linear one.
+        Base of the logarithmic x axis. 0: a linear axis.
     mark : float, default=None
-        A value to be pointed out: the parameter's default.
+        A value to mark as the default of the parameter.
 
     Attributes
     ----------
@@ -378,17 +380,17 @@ class AccuracyDisplay:
         self.base, self.mark = base, mark
 
     def plot(self, ax: Any = None) -> AccuracyDisplay:
-        """Draw.
+        """Draw the curves.
 
         Parameters
         ----------
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
 
         Returns
         -------
         AccuracyDisplay
-            Itself.
+            The display itself.
         """
         ax = self.ax_ = _new_axes(4.8, 3.6) if ax is None else ax
         self.figure_ = ax.figure
@@ -411,14 +413,14 @@ class AccuracyDisplay:
 
 
 class ExamplesDisplay:
-    """A strip of example images, one of each of the first classes.
+    """Show a row of example images, one of each of the first classes.
 
     Parameters
     ----------
     images : ndarray of shape (n, height, width)
         Grey images; each is drawn from its darkest to its brightest value.
     labels : sequence of str
-        What stands under each.
+        The texts below the images.
 
     Attributes
     ----------
@@ -438,21 +440,21 @@ class ExamplesDisplay:
 
     @classmethod
     def from_dataset(cls, dataset: Any, *, max_classes: int = 12, ax: Any = None) -> ExamplesDisplay:
-        """Draw the first image of each of the first classes of what `ledl.datasets.load` gives.
+        """Draw the first image of each of the first classes of a dataset.
 
         Parameters
         ----------
         dataset : Bunch
-            With ``images``, ``target`` and ``target_names``.
+            A dataset from `ledl.datasets.load`, with ``images``, ``target`` and ``target_names``.
         max_classes : int, default=12
-            The first so many are drawn.
+            Number of classes to draw at most.
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
 
         Returns
         -------
         ExamplesDisplay
-            Drawn.
+            The display, drawn.
         """
         if "images" not in dataset:
             raise ValueError("The dataset has no images, only features of images.")
@@ -461,17 +463,17 @@ class ExamplesDisplay:
         return cls(dataset.images[first], labels).plot(ax)
 
     def plot(self, ax: Any = None) -> ExamplesDisplay:
-        """Draw.
+        """Draw the images.
 
         Parameters
         ----------
         ax : matplotlib's axes, default=None
-            Where to draw; None: in a figure of its own.
+            The axes to draw in. None: axes of a new figure.
 
         Returns
         -------
         ExamplesDisplay
-            Itself.
+            The display itself.
         """
         n, height, width = self.images.shape
         ax = self.ax_ = _new_axes(0.8 * n, 0.8 * height / width + 0.4) if ax is None else ax

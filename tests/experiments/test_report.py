@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, and right in a real browser."""
+"""The report: complete, self-contained, and right in a real browser."""
 
 import re
 import shutil
@@ -7,8 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ledl.experiments import Plan, reproduce
+from ledl.experiments import METHODS, Plan, reproduce
 from ledl.experiments._cells import run_cell
+from ledl.experiments._report import find_remarks, write_page
+from ledl.experiments._tables import Results
 
 PLAN = Plan(("digits",), ("src", "crc", "lcksvd", "ledl", "logistic"), "defaults", n_per_class=2, n_splits=2)
 VOID = {"meta", "img", "br"}
@@ -21,7 +23,7 @@ def outcome(tmp_path_factory):
 
 
 class Checker(HTMLParser):
-    """Tags that are closed in order, and what they refer to."""
+    """Collect the tags of a page, and those that are closed in the wrong order."""
 
     def __init__(self):
         super().__init__()
@@ -50,6 +52,50 @@ def test_the_page_is_well_formed_and_needs_nothing_else(outcome):
     assert sum(tag == "img" for tag, _ in checker.tags) == len(outcome.pictures) == 7
 
 
+def test_only_sections_with_content_are_shown(outcome):
+    def ids(**content):
+        checker, given = Checker(), {"pictures": [], "remarks": [], "failures": [], **content}
+        page = write_page(PLAN, outcome.tables, record={"a": "<"}, n_records=1, command="ledl <x>", **given)
+        checker.feed(page)
+        links = [attributes["href"][1:] for tag, attributes in checker.tags if tag == "a"]
+        assert links == [a["id"] for tag, a in checker.tags if tag == "section"]
+        assert "<pre>ledl &lt;x&gt;</pre>" in page
+        return set(links)
+
+    always = {table.name for table in outcome.tables} | {"how"}
+    assert ids() == always
+    assert ids(remarks=["a"]) == always | {"remarks"}
+    assert ids(failures=["<b>"]) == always | {"failures"}
+    assert ids(pictures=outcome.pictures) == always | {"figures"}
+
+
+def test_the_page_names_the_best_method(outcome):
+    best = max(outcome.rows, key=lambda row: row.accuracy_mean)
+    lead = re.search("<p>(Highest mean accuracy: digits: .*)</p>", outcome.report.read_text())[1]
+    n_level = sum(row.mark == "within noise" for row in outcome.rows)
+    assert METHODS[best.method].title in lead
+    assert (f"not significantly different from {n_level} other" in lead) == (n_level > 0)
+
+
+def test_remarks_report_warnings_versions_and_shared_samples():
+    plan = Plan(("digits",), ("crc", "src"), "defaults", n_splits=2)
+    calm = {"warnings": [], "n_shared": 0, "made_by": {"commit": "a"}}
+    cells = dict.fromkeys(plan.cells(), calm)
+    assert find_remarks(Results(plan, cells)) == []
+    (last,) = [cell for cell in cells if (cell.method, cell.seed) == ("src", 1)]
+    settings = {"transform_tol": 0.01}
+    cells[last] = {"warnings": ["B", "A"], "n_shared": 0, "made_by": {}, "agreement": 0.5, "settings": settings}
+    (first,) = [cell for cell in cells if (cell.method, cell.seed) == ("src", 0)]
+    cells[first] = {**calm, "n_shared": 3, "settings": settings}
+    assert find_remarks(Results(plan, cells)) == [
+        "SRC on digits: codes have a gap of at most 0.01. "
+        "50.0 % of 200 labels a split are the same with a gap of 1e-06.",
+        "SRC on digits: A, B in 1 of 2 splits.",
+        "Cells come from 2 different commits or sets of packages. Each records its own.",
+        "digits, split 0: 3 test samples are identical to a training sample.",
+    ]
+
+
 def test_text_from_outside_cannot_become_markup(tmp_path, monkeypatch):
     def run(cell, device):
         if cell.method == "ridge":
@@ -71,7 +117,7 @@ def test_a_run_in_which_all_fails_has_no_report(tmp_path, monkeypatch):
 
 
 def browse(page, script, tmp_path, width=1200, *options):
-    """The page's body after a script has run in it."""
+    """Return the page after a script has run in it."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")

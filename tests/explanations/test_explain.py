@@ -1,6 +1,5 @@
 """Explanations: contributions that add up, and a reconstruction and neighbours that are what they say."""
 
-from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -12,49 +11,33 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ledl import (
-    CRCClassifier,
-    CSDLClassifier,
-    DKSVDClassifier,
-    LCKSVDClassifier,
-    LEDLClassifier,
-    RejectingClassifier,
-    SRCClassifier,
-    explain,
-)
+from helpers.models import make
+from ledl import RejectingClassifier, explain
 from ledl.features import PixelFeatures
 
-CLASSIFIERS = [
-    LEDLClassifier(random_state=0),
-    LEDLClassifier(kernel="rbf", random_state=0),
-    LEDLClassifier(rule="residual", random_state=0),
-    SRCClassifier(),
-    SRCClassifier(kernel="poly"),
-    CRCClassifier(),
-    CRCClassifier(rule="regularized"),
-    CRCClassifier(rule="regularized", kernel="hellinger"),
-    CSDLClassifier(random_state=0),
-    DKSVDClassifier(n_nonzero_coefs=5, random_state=0),
-    DKSVDClassifier(n_nonzero_coefs=5, init="all", random_state=0),
-    LCKSVDClassifier(n_nonzero_coefs=5, random_state=0),
-]
+NAMES = [
+    "ledl", "ledl-rbf", "ledl-residual", "src", "src-poly", "crc", "crc-regularized", "csdl", "dksvd",
+    "dksvd-all", "lcksvd",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def digits():
-    return load_digits(return_X_y=True)
+    X, y = load_digits(return_X_y=True)
+    return X.astype(np.float64), y
 
 
-@pytest.fixture(params=CLASSIFIERS, ids=lambda model: str(model)[:60])
+@pytest.fixture(scope="module", params=[*NAMES, "crc-regularized, hellinger"])
 def fitted(request, digits):
     X, y = digits
-    return request.param.fit(X[:80].astype(np.float64), y[:80])
+    name, _, kernel = request.param.partition(", ")
+    model = make(name, n_nonzero_coefs=5, random_state=0)
+    return model.set_params(**({"kernel": kernel} if kernel else {})).fit(X[:80], y[:80])
 
 
 def test_contributions_add_up_to_the_scores(fitted, digits):
     X, _ = digits
-    scores = fitted.decision_function(X[80:90].astype(np.float64))
-    for x, expected in zip(X[80:90].astype(np.float64), scores, strict=True):
+    for x, expected in zip(X[80:90], fitted.decision_function(X[80:90]), strict=True):
         found = explain(fitted, x)
         sums = found.base + found.contributions.sum(axis=0)
         np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-12 * max(1, np.abs(found.base).max()))
@@ -64,21 +47,20 @@ def test_contributions_add_up_to_the_scores(fitted, digits):
 
 def test_the_base_of_residuals_is_the_squared_norm(digits):
     X, y = digits
-    for model in (SRCClassifier(), SRCClassifier(normalize=False, alpha=1.0)):
+    for model in (make("src"), make("src", normalize=False, alpha=1.0)):
         found = explain(model.fit(X[:80], y[:80]), X[80])
-        x = X[80].astype(np.float64)
-        expected = -1.0 if model.normalize else -x @ x
+        expected = -1.0 if model.normalize else -X[80] @ X[80]
         np.testing.assert_allclose(found.base, expected, rtol=1e-6)
-    assert not explain(LEDLClassifier(random_state=0).fit(X[:80], y[:80]), X[80]).base.any()
+    assert not explain(make("ledl", random_state=0).fit(X[:80], y[:80]), X[80]).base.any()
 
 
 def test_contributions_of_residuals_are_shapley_values(digits):
     """By their definition: the mean over all orders of what an atom adds to those before it."""
     X, y = digits
     few = np.concatenate([np.flatnonzero(y == j)[:4] for j in (0, 1)])
-    model = SRCClassifier(alpha=1e-4).fit(X[few].astype(np.float64), y[few])
-    x = X[np.flatnonzero(y == 0)[5]].astype(np.float64)
-    x /= np.linalg.norm(x)
+    model = make("src", alpha=1e-4).fit(X[few], y[few])
+    x = X[np.flatnonzero(y == 0)[5]]
+    x = x / np.linalg.norm(x)
     found = explain(model, x)
     own = np.flatnonzero(found.atom_classes == 0)
 
@@ -99,8 +81,7 @@ def test_contributions_of_residuals_are_shapley_values(digits):
 
 def test_ridge_codes_explain_the_rule_that_takes_them(digits):
     X, y = digits
-    X = X.astype(np.float64)
-    model = LEDLClassifier(rule="regularized", ridge_alpha=0.1, random_state=0).fit(X[:80], y[:80])
+    model = make("ledl-regularized", ridge_alpha=0.1, random_state=0).fit(X[:80], y[:80])
     for x, expected in zip(X[80:85], model.decision_function(X[80:85]), strict=True):
         found, B, unit = explain(model, x), model.components_, x / np.linalg.norm(x)
         ridge = np.linalg.solve(B @ B.T + 0.1 * np.eye(len(B)), B @ unit)
@@ -110,7 +91,7 @@ def test_ridge_codes_explain_the_rule_that_takes_them(digits):
 
 
 def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitted, digits):
-    x = digits[0][85].astype(np.float64)
+    x = digits[0][85]
     found = explain(fitted, x)
     np.testing.assert_array_equal(found.sample, x)
     if hasattr(fitted, "dual_components_"):
@@ -123,42 +104,41 @@ def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitt
     assert np.linalg.norm(x - found.reconstruction) < 0.5 * np.linalg.norm(x)
 
 
-def test_neighbours_are_the_training_samples_with_the_largest_cosines(digits):
+@pytest.mark.parametrize("name", ["ledl", "crc", "lcksvd"])
+def test_neighbours_are_the_training_samples_with_the_largest_cosines(name, digits):
+    """Centred samples have negative cosines, too. For atoms, whose codes may be negative, signs are ignored."""
     X, y = digits
-    X = X.astype(np.float64)
+    X = X - X[:80].mean(axis=0)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     cosines = unit[:80] @ unit[85]
     expected = np.argsort(-cosines)[:7]
-    for model in (LEDLClassifier(random_state=0), CRCClassifier(), LCKSVDClassifier(random_state=0)):
-        found = explain(model.fit(X[:80], y[:80]), X[85], n_neighbors=7)
-        np.testing.assert_array_equal(found.neighbors, expected)
-        np.testing.assert_allclose(found.similarities, cosines[expected], atol=1e-10)
-        np.testing.assert_array_equal(found.neighbor_classes, y[:80][expected])
-        used = np.flatnonzero(found.codes)
-        assert (found.atom_neighbors[np.setdiff1d(np.arange(len(found.codes)), used)] == -1).all()
-        if isinstance(model, CRCClassifier):
-            np.testing.assert_array_equal(found.atom_neighbors[used, 0], used)
-        else:
-            k = used[0]
-            to_atom = np.abs(unit[:80] @ model.components_[k])
-            opposite = replace(model._dictionary, atoms=-model._dictionary.atoms, kept={})  # the same lines
-            model._dictionary = opposite
-            turned = explain(model, X[85], n_neighbors=7)
-            np.testing.assert_array_equal(turned.atom_neighbors[k], found.atom_neighbors[k])
-            np.testing.assert_array_equal(found.atom_neighbors[k], np.argsort(-to_atom, kind="stable")[:7])
+    model = make(name, random_state=0).fit(X[:80], y[:80])
+    found = explain(model, X[85], n_neighbors=7)
+    np.testing.assert_array_equal(found.neighbors, expected)
+    np.testing.assert_allclose(found.similarities, cosines[expected], atol=1e-10)
+    np.testing.assert_array_equal(found.neighbor_classes, y[:80][expected])
+    used = np.flatnonzero(found.codes)
+    assert (found.atom_neighbors[np.setdiff1d(np.arange(len(found.codes)), used)] == -1).all()
+    if name == "crc":
+        np.testing.assert_array_equal(found.atom_neighbors[used, 0], used)
+        return
+    to_atoms = model.components_[used] @ unit[:80].T
+    near = np.argsort(-np.abs(to_atoms), axis=1, kind="stable")[:, :7]
+    assert (np.take_along_axis(to_atoms, near, axis=1) < -0.1).any()
+    np.testing.assert_array_equal(found.atom_neighbors[used], near)
 
 
 def test_models_of_many_samples_have_no_neighbours_but_explain(digits, monkeypatch):
     X, y = digits
     monkeypatch.setattr("ledl.estimators._base.KEPT_NUMBERS", 100)
-    found = explain(LEDLClassifier(random_state=0).fit(X[:80], y[:80]), X[85])
+    found = explain(make("ledl", random_state=0).fit(X[:80], y[:80]), X[85])
     assert len(found.neighbors) == 0
     assert (found.atom_neighbors == -1).all()
     assert "not kept" in str(found)
 
 
 def test_the_margin_ranks_the_atoms(fitted, digits):
-    found = explain(fitted, digits[0][85].astype(np.float64))
+    found = explain(fitted, digits[0][85])
     first, second = np.argsort(-found.scores)[:2]
     np.testing.assert_allclose(
         found.margins.sum(),
@@ -177,7 +157,7 @@ def test_two_classes_strings_zeros_and_float32(digits):
     X, y = digits
     two = y < 2
     names = np.array(["cat", "dog"])[y[two]]
-    model = LEDLClassifier(random_state=0).fit(X[two][:30].astype(np.float32), names[:30])
+    model = make("ledl", random_state=0).fit(X[two][:30].astype(np.float32), names[:30])
     found = explain(model, X[two][40].astype(np.float32))
     assert found.predicted == model.predict(X[two][40:41])[0]
     difference = model.decision_function(X[two][40:41].astype(np.float32))[0]
@@ -190,16 +170,18 @@ def test_two_classes_strings_zeros_and_float32(digits):
 
 def test_in_pipelines_and_wrappers(digits):
     X, y = digits
-    scaled = make_pipeline(StandardScaler(), SRCClassifier()).fit(X[:80], y[:80])
+    scaled = make_pipeline(StandardScaler(), make("src")).fit(X[:80], y[:80])
     found = explain(scaled, X[85])
     np.testing.assert_allclose(found.sample, scaled[:-1].transform(X[85:86])[0])
     np.testing.assert_allclose(found.scores, scaled.decision_function(X[85:86])[0], atol=1e-10)
     assert found.p_value is None
-    rejecting = RejectingClassifier(make_pipeline(StandardScaler(), SRCClassifier()), reject=0.5)
+    rejecting = RejectingClassifier(make_pipeline(StandardScaler(), make("src")), reject=0.5)
     found = explain(rejecting.fit(X[:80], y[:80]), X[85])
     np.testing.assert_allclose(found.p_value, rejecting.p_values(X[85:86])[0])
     assert found.rejected == (found.p_value <= 0.5)
-    outside = make_pipeline(StandardScaler(), RejectingClassifier(SRCClassifier())).fit(X[:80], y[:80])
+    share = f"{100 * found.p_value:.0f} % of the training samples fit their class no better"
+    assert share in found.text().splitlines()[0]
+    outside = make_pipeline(StandardScaler(), RejectingClassifier(make("src"))).fit(X[:80], y[:80])
     np.testing.assert_allclose(explain(outside, X[85]).scores, found.scores)
 
 
@@ -207,16 +189,16 @@ def test_a_pipeline_of_images_takes_an_image(digits):
     pytest.importorskip("PIL")
     X, y = digits
     images = [np.uint8(x.reshape(8, 8) * 15) for x in X[:81]]
-    model = make_pipeline(PixelFeatures(size=8), LEDLClassifier(random_state=0)).fit(images[:80], y[:80])
+    model = make_pipeline(PixelFeatures(size=8), make("ledl", random_state=0)).fit(images[:80], y[:80])
     found = explain(model, images[80])
     np.testing.assert_allclose(found.scores, model.decision_function(images[80:])[0], atol=1e-6)
 
 
-def test_what_cannot_be_explained_is_told(digits):
+def test_what_cannot_be_explained_is_refused(digits):
     X, y = digits
     with pytest.raises(NotFittedError):
-        explain(LEDLClassifier(), X[0])
-    model = LEDLClassifier(random_state=0).fit(X[:80], y[:80])
+        explain(make("ledl"), X[0])
+    model = make("ledl", random_state=0).fit(X[:80], y[:80])
     with pytest.raises(ValueError, match="one sample"):
         explain(model, X[:2])
     for wrong in (0, -1, 2.5):

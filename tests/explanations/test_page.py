@@ -1,9 +1,9 @@
 """Pages of explanations: judged from the parsed HTML, number by number and picture by picture."""
 
 import base64
-import builtins
 import io
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -12,25 +12,19 @@ import PIL.Image
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
+from helpers.models import make
+from ledl import RejectingClassifier, explain
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures, page
 from ledl.explanations._page import Gallery, Picture, signed_picture
 from ledl.features import ImageError
 
-MODELS = {
-    "ledl": LEDLClassifier(alpha=2**-4, random_state=0, max_iter=30),
-    "src": SRCClassifier(),
-    "crc": CRCClassifier(),
-    "crc, regularized": CRCClassifier(rule="regularized"),
-    "csdl": CSDLClassifier(random_state=0, max_iter=5),
-    "ledl, kernel": LEDLClassifier(kernel="rbf", random_state=0, max_iter=30),
-}
+NAMES = ["ledl", "src", "crc", "crc-regularized", "csdl", "ledl-rbf"]
 VOID = {"meta", "img", "br"}
 
 
 class Reader(HTMLParser):
-    """Elements with their attributes and text, and whether every tag that opens closes."""
+    """Parse a page into elements with attributes and text; every tag that opens must close."""
 
     def __init__(self, text):
         super().__init__()
@@ -77,16 +71,16 @@ def digits():
     return data.data, data.target, train, test
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=NAMES)
 def explanation(request, digits):
     X, y, train, test = digits
-    return explain(MODELS[request.param].fit(X[train], y[train]), X[test[100]])
+    return explain(make(request.param, random_state=0).fit(X[train], y[train]), X[test[100]])
 
 
 @pytest.fixture(scope="module")
 def by_samples(digits):
     X, y, train, test = digits
-    return explain(SRCClassifier().fit(X[train], y[train]), X[test[100]])
+    return explain(make("src").fit(X[train], y[train]), X[test[100]])
 
 
 def as_images(X):
@@ -101,7 +95,7 @@ def jpeg(side=40, **options):
 
 
 def numbers(reader, element):
-    """What a row says exactly, and what it shows."""
+    """Return the exact numbers of a row, and the numbers as shown."""
     found = reader.inside(element, "data")
     return [float(e["value"]) for e in found], [float(e["text"].replace("−", "-")) for e in found]
 
@@ -160,7 +154,7 @@ def test_answer_and_scores(explanation):
     assert_allclose(lead, values[0] - values[1])
 
 
-def test_cards_tell_of_their_atoms(explanation):
+def test_cards_describe_their_atoms(explanation):
     reader = Reader(page(explanation, Pictures(shape=(8, 8))))
     cards = reader.all("article")
     atoms = [int(card["id"].split("-")[1]) for card in cards]
@@ -203,16 +197,17 @@ def test_nothing_comes_from_elsewhere_and_everything_has_a_text(explanation, dig
     assert all(reader.inside(table, "caption") for table in reader.all("table"))
     assert len(reader.pictures()) > 10
     assert len(text) < 200_000
+    assert text == page(explanation, Pictures(shape=(8, 8), training=as_images(X[train])))
 
 
 def test_drawings_add_up(by_samples):
     """The sample is what the atoms draw and what they leave; the part of the best class is a part of it."""
     drawings = [d.source.astype(float) for d in Gallery(by_samples, Pictures(shape=(8, 8))).drawings()]
-    sample, whole, part, left = drawings
+    sample, rebuilt, part, left = drawings
     assert_allclose(sample, 255 * by_samples.sample.reshape(8, 8) / by_samples.sample.max(), atol=0.51)
     inside = (by_samples.reconstruction >= 0) & (by_samples.reconstruction <= by_samples.sample.max())
     more_blue = (left[..., 2] - left[..., 0]).ravel()
-    difference = (sample - whole).ravel()
+    difference = (sample - rebuilt).ravel()
     assert (np.sign(more_blue) == np.sign(difference))[inside & (np.abs(difference) > 2)].all()
     own = by_samples.atom_classes == by_samples.predicted
     norm = np.linalg.norm(by_samples.sample)
@@ -225,7 +220,7 @@ def test_drawings_add_up(by_samples):
 def test_training_images_stand_behind_learnt_atoms(digits):
     X, y, train, test = digits
     images = as_images(X[train])
-    found = explain(MODELS["ledl, kernel"].fit(X[train], y[train]), X[test[100]])
+    found = explain(make("ledl-rbf", random_state=0).fit(X[train], y[train]), X[test[100]])
     names = [f"folder/digit{i}.png" for i in train]
     reader = Reader(
         page(found, Pictures(as_images(X[test[100:101]])[0], None, images, names), title="number 100")
@@ -257,7 +252,7 @@ def test_samples_that_are_atoms_are_drawn_as_neighbors(by_samples, digits):
 def test_two_classes(digits):
     X, y, train, test = digits
     few, other = train[y[train] < 2], test[y[test] == 1][0]
-    model = LEDLClassifier(random_state=0).fit(X[few], np.where(y[few] == 0, "good", "defect"))
+    model = make("ledl", random_state=0).fit(X[few], np.where(y[few] == 0, "good", "defect"))
     reader = Reader(page(explain(model, X[other])))
     assert reader.all("h1")[0]["text"] == "defect"
     assert len(reader.all("table", **{"class": "scores"})) == 1
@@ -265,10 +260,19 @@ def test_two_classes(digits):
     assert_allclose(exact[-1, 1] - exact[-1, 0], model.decision_function(X[[other]])[0], rtol=1e-5)
 
 
+def test_small_pictures_keep_their_pixels(by_samples, digits):
+    """Given as arrays or as files, they are not blurred; larger ones are shown as photographs."""
+    _, _, train, _ = digits
+    for source, is_tiny in [(np.zeros((8, 8), np.uint8), True), (jpeg(40), True), (jpeg(100), False)]:
+        reader = Reader(page(by_samples, Pictures(training=[source] * len(train))))
+        large = [e for card in reader.all("article") for e in reader.inside(card, "img")]
+        assert {e.get("class") == "tiny" for e in large} == {is_tiny}
+
+
 def test_a_hundred_classes():
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 30)), np.repeat(np.arange(100), 2)
-    reader = Reader(page(explain(CRCClassifier().fit(X, y), X[7] + 0.01)))
+    reader = Reader(page(explain(make("crc").fit(X, y), X[7] + 0.01)))
     assert reader.all("summary")[0]["text"] == "92 more classes"
     (idle,) = [e["text"] for e in reader.all("p") if "more atoms are used" in e["text"]]
     assert idle.startswith("196 more atoms are used")
@@ -277,7 +281,7 @@ def test_a_hundred_classes():
 @pytest.mark.parametrize("name", ["ledl", "src"])
 def test_a_sample_without_atoms(name, digits):
     X, y, train, _ = digits
-    found = explain(MODELS[name].fit(X[train], y[train]), np.zeros(64))
+    found = explain(make(name, random_state=0).fit(X[train], y[train]), np.zeros(64))
     reader = Reader(page(found, Pictures(shape=(8, 8))))
     assert "No atom is used" in reader.all("p", **{"class": "warning"})[0]["text"]
     assert reader.section("sum") is None
@@ -291,22 +295,25 @@ def test_a_sample_without_atoms(name, digits):
 def test_rejected_and_not(digits):
     X, y, train, test = digits
     known = train[y[train] < 5]
-    model = RejectingClassifier(SRCClassifier(), reject=0.1).fit(X[known], y[known])
+    model = RejectingClassifier(make("src"), reject=0.1).fit(X[known], y[known])
     p = model.p_values(X[test])
     for i, title in [(test[p.argmin()], "None of these"), (test[p.argmax()], None)]:
         found = explain(model, X[i])
         reader = Reader(page(found))
         assert reader.all("h1")[0]["text"] == (title or str(found.predicted))
-        (words,) = [e["text"] for e in reader.all("p") if f"p = {found.p_value:.2g}" in e["text"]]
-        assert ("taken for none of them" in words) == (title is not None)
-        share = re.search(r"about (\d+) in (\d+)", words.lower())
-        assert abs(int(share[1]) / int(share[2]) - found.p_value) < 0.006
+        (words,) = [e["text"] for e in reader.all("p", id="typical")]
+        assert words.startswith("Unusual: only " if title else "Typical: ")
+        assert ("none of the classes" in words) == (title is not None)
+        share = float(re.search(r"([\d.]+) % of the training samples fit their class no better", words)[1])
+        assert abs(share / 100 - found.p_value) < 0.006
+    (doubted,) = Reader(page(replace(found, p_value=0.032))).all("p", id="typical")
+    assert doubted["text"] == "Unusual: only 3.2 % of the training samples fit their class no better."
 
 
 def test_names_of_strangers_are_text(digits, tmp_path):
     X, y, train, test = digits
     evil = np.array([f"<script>alert({i})</script>\"'&amp; {'long ' * 40}" for i in range(10)])
-    model = SRCClassifier().fit(X[train], evil[y[train]])
+    model = make("src").fit(X[train], evil[y[train]])
     names = [f'"><img src=x onerror=alert({i})>' for i in train]
     found = explain(model, X[test[100]])
     pictures = Pictures(shape=(8, 8), names=names, training=as_images(X[train]))
@@ -368,7 +375,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(by_samples, 
     ]:
         with pytest.raises(ValueError, match=message):
             by_samples.to_html(path, **given)
-    with pytest.raises(ImageError, match="The sample is not an image"):
+    with pytest.raises(ImageError, match="The sample cannot be read as an image"):
         by_samples.to_html(path, sample=b"\xff\xd8\xffno more than a signature" * 2000)
     with pytest.raises(ImageError, match=r"gone\.png is not a file"):
         by_samples.to_html(path, sample=tmp_path / "gone.png")
@@ -378,16 +385,10 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(by_samples, 
 
 def test_without_pillow(by_samples, monkeypatch, digits):
     _, _, train, _ = digits
-    import_ = builtins.__import__
     small = jpeg()
-
-    def without(name, *args, **kwargs):
-        if name.startswith("PIL"):
-            raise ImportError(name)
-        return import_(name, *args, **kwargs)
-
     with monkeypatch.context() as patch:
-        patch.setattr(builtins, "__import__", without)
+        for name in ("PIL", "PIL.Image"):
+            patch.setitem(sys.modules, name, None)
         bare = Reader(page(by_samples, Pictures(shape=(8, 8))))
         some = Reader(page(by_samples, Pictures(training=[small] * len(train))))
         none = Reader(page(by_samples))
@@ -401,7 +402,7 @@ def test_without_pillow(by_samples, monkeypatch, digits):
 def test_pictures_in_colour():
     rng = np.random.default_rng(0)
     X, y = rng.random((20, 4 * 5 * 3)), np.repeat(np.arange(4), 5)
-    found = explain(SRCClassifier().fit(X, y), X[3] * 0.9 + 0.02)
+    found = explain(make("src").fit(X, y), X[3] * 0.9 + 0.02)
     reader = Reader(page(found, Pictures(shape=(4, 5, 3))))
     sample = np.asarray(reader.pictures()[0])
     spread = found.sample.max() - found.sample.min()

@@ -14,6 +14,7 @@ OPTIONAL = {
     "array_api_compat": (),
     "dask": (),
     "distributed": (),
+    "jinja2": (),
     "matplotlib": (),
     "numba": ("ledl.solvers.compiled.",),
     "onnxruntime": (),
@@ -47,7 +48,7 @@ def run(code):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = {"numpy", "scipy", "sklearn", "numba", "torch", "matplotlib", "typer", "pandas"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "torch", "matplotlib", "typer", "pandas", "jinja2"}
     loaded = run("import sys, ledl; print(*{name.split('.')[0] for name in sys.modules})")
     assert not heavy & set(loaded.split())
 

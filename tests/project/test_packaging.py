@@ -17,8 +17,8 @@ DATA = {
     "ledl/py.typed",
     "ledl/datasets/registry.toml",
     "ledl/datasets/caltech101_classes.txt",
-    "ledl/experiments/report.css",
-    "ledl/experiments/report.js",
+    "ledl/templates/base.html",
+    "ledl/templates/report.js",
 }
 
 

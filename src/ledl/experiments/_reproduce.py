@@ -36,6 +36,7 @@ from ledl.experiments._tables import (
 )
 from ledl.files import write_atomically
 from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
+from ledl.pages import environment
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ def reproduce(
         else:
             workers = stack.enter_context(connected(dask, digests, device))
             n_jobs = workers.n
+        environment()  # raises if the report cannot be written
         store.prepare()
         options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
         again = command(plan, out, n_jobs, figures, device, dask)

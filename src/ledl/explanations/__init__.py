@@ -1,4 +1,4 @@
-"""Why a sample was taken for a class: what the scores are made of, as numbers, a figure and a page."""
+"""Explain why a sample was given its class: the terms of its scores as numbers, a figure and a page."""
 
 from ledl.explanations._display import ExplanationDisplay
 from ledl.explanations._display import pyplot as pyplot  # for ledl.plots, not for users

@@ -1,4 +1,4 @@
-"""An explanation as a figure; `ledl.plots` has it with the other displays."""
+"""Draw an explanation as a figure; `ledl.plots` exports it with the other displays."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from ledl.explanations._page import NO_PICTURES, Gallery, Picture, Pictures
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
-SIDE = 192  # training images are shrunk to so many pixels
+SIDE = 192  # training images are shrunk to this number of pixels
 
 
 def pyplot() -> Any:
-    """Return matplotlib.pyplot, or raise ImportError that says how to get it."""
+    """Return matplotlib.pyplot, or raise an ImportError that names the extra."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'ledl[plots]'.") from error
+        raise ImportError("Figures need matplotlib: pip install 'ledl[plots]'.") from error
     return plt
 
 
 class ExplanationDisplay:
-    """Why a sample was taken for a class: the sample, the scores, the atoms that decide, the nearest samples.
+    """Show why a sample was given its class: the sample, its scores, the decisive atoms, the nearest samples.
 
-    Blue adds to a score; orange and striped takes away.
+    Blue bars add to a score; orange, striped bars take away.
 
     Parameters
     ----------
     explanation : Explanation
-        What `ledl.explain` gives.
+        The result of `ledl.explain`.
     pictures : Pictures
-        The images behind the numbers, as far as there are any.
+        Images of the sample and of the training samples.
     n_atoms, n_scores : int, default=6, 8
-        So many are drawn.
+        Number of atoms and of scores to draw.
 
     Attributes
     ----------
     figure_ : matplotlib's figure, after `plot`.
     axes_ : dict of lists of axes
-        Under "sample", "scores", "atoms", "adds" (what the atoms add) and "neighbors".
+        With the keys "sample", "scores", "atoms", "adds" (the bars below the atoms) and "neighbors".
 
     Examples
     --------
@@ -78,20 +78,20 @@ class ExplanationDisplay:
         figure: Any = None,
         **options: int,
     ) -> ExplanationDisplay:
-        """Draw what `ledl.explain` says of one sample and a fitted classifier.
+        """Explain one sample by a fitted classifier, and draw the explanation.
 
         Parameters
         ----------
         estimator : fitted classifier
-            As `ledl.explain` takes it.
+            A model for `ledl.explain`.
         x : array-like of shape (n_features,)
-            One sample, or an image where the estimator takes those.
+            One sample, or one image if the estimator takes images.
         pictures : Pictures, default=Pictures()
-            What there is to look at.
+            Images of the sample and of the training samples.
         figure : matplotlib figure, default=None
-            Where to draw; None: a new one.
+            The figure to draw in. None: a new one.
         **options : int
-            Of the display.
+            ``n_atoms`` and ``n_scores``.
 
         Returns
         -------
@@ -100,12 +100,12 @@ class ExplanationDisplay:
         return cls(explain(estimator, x), pictures, **options).plot(figure)
 
     def plot(self, figure: Any = None) -> ExplanationDisplay:
-        """Draw.
+        """Draw the explanation.
 
         Parameters
         ----------
         figure : matplotlib figure or SubFigure, default=None
-            Where to; None: a new figure.
+            The figure to draw in. None: a new one.
 
         Returns
         -------
@@ -124,9 +124,9 @@ class ExplanationDisplay:
         # The sample, if there is a picture of it, and the best scores.
         explanation, image = self.explanation, self._gallery.sample()
         widths = [3] if image is None else [2, 3]
-        *beside, ax = top.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        self.axes_["sample"], self.axes_["scores"] = beside, [ax]
-        for sample in beside:
+        *self.axes_["sample"], ax = top.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        self.axes_["scores"] = [ax]
+        for sample in self.axes_["sample"]:
             _show(sample, image, "", None)
         best = explanation.ranking[: self.n_scores]
         base = explanation.base[0] if np.ptp(explanation.base) == 0 else 0.0
@@ -143,8 +143,8 @@ class ExplanationDisplay:
         ax.set_yticks(np.arange(len(best)), labels=names, parse_math=False)
         ax.invert_yaxis()
         if base:
-            ax.set_xlim(right=max(0.0, explanation.scores.max()))  # where a class would fit perfectly
-        ax.set_xlabel(f"score, from {base:.3g}, nothing explained" if base else "score", fontsize=8)
+            ax.set_xlim(right=max(0.0, explanation.scores.max()))  # 0 is a perfect fit
+        ax.set_xlabel(f"score; {base:.3g} is the score without any atom" if base else "score", fontsize=8)
         _tidy(ax, base)
         first, second = explanation.ranking[:2]
         lead = explanation.scores[first] - explanation.scores[second]
@@ -176,11 +176,11 @@ class ExplanationDisplay:
         return self
 
     def _draw_atoms(self, part: Any) -> None:
-        """Draw the atoms that decide most, and under each what it adds to the two best scores."""
+        """Draw the atoms that decide most, and below each atom the amounts it adds to the two best scores."""
         explanation, best = self.explanation, self.explanation.ranking[:2]
         atoms = explanation.decisive_atoms[: self.n_atoms]
         if not len(atoms):
-            part.suptitle("No atom is used: all classes score alike", fontsize=9)
+            part.suptitle("No atom is used: all classes have the same score", fontsize=9)
             return
         part.suptitle("Atoms that decide most, and what they add to the two best scores", fontsize=9)
         images = [self._gallery.atom_or_nearest(k) for k in atoms]
@@ -203,7 +203,7 @@ class ExplanationDisplay:
             for place, value in enumerate(explanation.contributions[k, best]):
                 adds = value >= 0
                 ax.barh(place, value, **(ADDS if adds else TAKES))
-                # Beside the bar, on the other side of zero.
+                # Write on the other side of zero than the bar.
                 text, side = (f"{value:+.3f} ", "right") if adds else (f" {value:+.3f}", "left")
                 ax.text(0, place, text, va="center", fontsize=7, ha=side)
             ax.set_yticks([0, 1], labels=names if k == atoms[0] else ["", ""], parse_math=False)
@@ -212,22 +212,22 @@ class ExplanationDisplay:
 
 
 def _show(ax: Any, picture: Picture | None, title: str, side: int | None = SIDE) -> None:
-    """Draw a picture under a title, or the title alone; one that is given is made smaller than `side` first."""
+    """Draw a picture, if there is one, below a title; a given image is shrunk to `side` pixels first."""
     ax.set_axis_off()
-    ax.set_title(title, fontsize=8, parse_math=False)  # a name with a dollar sign is no formula
+    ax.set_title(title, fontsize=8, parse_math=False)  # a dollar sign in a name starts no formula
     if picture is not None:
         pixels = picture.source if picture.is_drawn else np.asarray(picture.opened(side))
         ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
 def _tidy(ax: Any, origin: float = 0.0) -> None:
-    """Take the frame and the ticks of bars away, but for a line where they begin."""
+    """Remove the frame and the ticks around bars, and draw a line where the bars begin."""
     ax.axvline(origin, color="black", linewidth=0.8)
     ax.tick_params(labelsize=8, length=0)
     ax.spines[:].set_visible(False)
 
 
 def _short(name: Any, length: int) -> str:
-    """Return a name that is cut to so many characters."""
+    """Return a name, cut to this number of characters."""
     name = str(name)
     return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -1,4 +1,4 @@
-"""Why a sample was taken for a class: the atoms that make up its scores, and the samples behind them."""
+"""Explain a prediction by the atoms that make up its scores and by the nearest training samples."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from ledl.subspace import KernelSpace
 
 
 def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
-    r"""Say why a fitted classifier takes a sample for a class.
+    r"""Explain why a fitted classifier gives a sample its class.
 
-    Where codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class
-    j. Where residuals decide (SRC, CRC, CSDL, LEDL with that rule), the atoms :math:`d_k` of class j, which
-    together make :math:`f_j = \sum_k s_k d_k`, stand beside the base value :math:`-|x|^2`:
+    If codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class j.
+    If residuals decide (SRC, CRC, CSDL, LEDL with that rule), the atoms :math:`d_k` of class j together make
+    :math:`f_j = \sum_k s_k d_k`, and add to the base value :math:`-|x|^2`:
 
     .. math::
 
         -|x - f_j|^2 = -|x|^2 + \sum_k s_k \langle d_k, 2 x - f_j \rangle
 
-    which are the atoms' Shapley values. With the rule "regularized" both sides are divided by
+    These terms are the Shapley values of the atoms. With the rule "regularized" both sides are divided by
     :math:`|x - f_j| |s_j|`.
 
     Parameters
     ----------
     estimator : fitted classifier of this package, a RejectingClassifier, or a Pipeline that ends in one
-        What decided.
+        The fitted model.
 
     x : array-like of shape (n_features,) or (1, n_features)
-        One sample; for a pipeline what its first step takes one of, an image for one.
+        One sample. For a pipeline it is one input of its first step, such as an image.
 
     n_neighbors : int, default=5
-        Training samples to give for the sample and for each atom.
+        Number of nearest training samples to return for the sample and for each atom.
 
     Returns
     -------
     Explanation
-        Which atoms carry the decision, what they are made of, and the nearest training samples. Models that
-        were fitted on more than :math:`2^{24}` numbers do not keep the samples: then there are no neighbours,
-        except for SRC and CRC, whose atoms the samples are.
+        The part of each atom in the scores, and the nearest training samples. Models that were fitted on more
+        than :math:`2^{24}` numbers do not keep the samples. They have no neighbours then, except for SRC and
+        CRC, whose atoms are the training samples.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     scores = base + contributions.sum(axis=0)
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
 
-    # The nearest training samples, and those nearest to each atom in use.
+    # Find the training samples nearest to the sample and to each atom in use.
     atoms, samples, labels = dictionary.atoms, dictionary.samples, dictionary.sample_labels
     classes, used = np.asarray(dictionary.classes), np.flatnonzero(code)
     near, cosines = np.empty(0, dtype=np.int64), np.empty(0)
@@ -89,7 +89,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         units = np.where(norms > 0, norms, 1)
         cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
         near = np.argsort(-cosines, kind="stable")[:n_neighbors]
-        # Coefficients may be negative: what matters is the line that an atom lies on.
+        # Codes may be negative, so the sign of a cosine does not matter.
         by_atom = np.abs(atoms[used] @ samples.T) / units
         order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
         atom_neighbors[used, : order.shape[1]] = order
@@ -131,16 +131,16 @@ def one_row(x: Any) -> Array:
     if x.ndim == 1:
         x = x[None]
     if x.ndim != 2 or len(x) != 1:
-        raise ValueError(f"x has shape {x.shape}, but one sample is explained at a time. Give one row.")
+        raise ValueError(f"x has shape {x.shape}, but only one sample is explained at a time. Give one row.")
     return x
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """What the scores of one sample are made of; `explain` makes it.
+    """The terms that make up the scores of one sample; `explain` returns it.
 
-    ``base + contributions.sum(axis=0)`` are the scores, to rounding in float64; those of a model in float32
-    differ from its `decision_function` by the rounding of the latter.
+    ``base + contributions.sum(axis=0)`` are the scores, up to rounding in float64. For a model in float32, they
+    differ from `decision_function` by its rounding.
 
     Parameters
     ----------
@@ -151,51 +151,51 @@ class Explanation:
         The labels.
 
     scores : ndarray of shape (n_classes,)
-        Of each class, also where there are two, for which `decision_function` gives their difference.
+        One score for each class. For two classes, `decision_function` gives their difference.
 
     base : ndarray of shape (n_classes,)
-        The scores without any atom: 0 where codes are classified, :math:`-|x|^2` where residuals decide (in
-        the unit of each class where they are divided).
+        The scores without any atom: 0 if codes are classified, :math:`-|x|^2` if residuals decide (divided as
+        the scores of each class are).
 
     contributions : ndarray of shape (K, n_classes)
-        What each atom adds to each score.
+        The amount that each atom adds to each score.
 
     codes : ndarray of shape (K,)
-        How much of each atom is in the sample.
+        The amount of each atom in the sample.
 
     rule : {"classifier", "residual", "regularized", "other"}
-        How scores are made: see `LEDLClassifier`; "other" for classifiers that are not of this package.
+        The rule that makes the scores, see `LEDLClassifier`; "other" for classifiers from elsewhere.
 
     atom_classes : ndarray of shape (K,)
-        The class of each atom; where atoms belong to none, the class that an atom counts for most.
+        The class of each atom. Atoms without a class get the class that they count for most.
 
     atoms_are_samples : bool
-        Whether the atoms are the training samples themselves, as in SRC and CRC.
+        True if the atoms are the training samples themselves, as in SRC and CRC.
 
     atoms : ndarray of shape (K, n_features) or None
-        The atoms as the classifier has them; None with a kernel.
+        The atoms of the classifier; None with a kernel.
 
     sample, reconstruction : ndarrays of shape (n_features,)
-        The features that the classifier was given, and what the atoms make of them, in the same scale; the
-        latter None with a kernel.
+        The features of the sample, and the mixture of atoms that comes close to them, in the same scale. With a
+        kernel, the reconstruction is None.
 
     concentration, residual : float
-        The sparsity concentration index, and the residual of the nearest class: see `RejectingClassifier`.
+        The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`.
 
     p_value : float or None
-        The share of training samples that are as unlike their classes, by a `RejectingClassifier`.
+        The share of training samples that fit their class no better, from a `RejectingClassifier`.
 
     rejected : bool
-        Whether a `RejectingClassifier` rejects the sample.
+        True if a `RejectingClassifier` rejects the sample.
 
     neighbors, similarities : ndarrays of shape (n_neighbors,)
-        The training samples with the largest cosines, by their row in `fit`, and those cosines.
+        The training samples with the largest cosines, as rows of X in `fit`, and these cosines.
 
     neighbor_classes : ndarray of shape (n_neighbors,)
-        Their labels.
+        The labels of the neighbours.
 
     atom_neighbors : ndarray of shape (K, n_neighbors)
-        The training samples nearest to each atom that is used; -1 for the others, and where there are no more.
+        The training samples nearest to each atom that is used; -1 for other atoms, and if there are no more.
 
     Examples
     --------
@@ -236,22 +236,29 @@ class Explanation:
 
     @property
     def margins(self) -> Array:
-        """What each atom adds to the lead of the best class over the second, (K,)."""
+        """The amount that each atom adds to the lead of the best class over the second, (K,)."""
         first, second = self.ranking[:2]
         return self.contributions[:, first] - self.contributions[:, second]
 
     @property
     def decisive_atoms(self) -> Array:
-        """The atoms that are used, those with the largest part in that lead first."""
+        """The atoms that are used, the one with the largest part in the lead first."""
         order = np.argsort(-np.abs(self.margins), kind="stable")
         return order[self.codes[order] != 0]
 
     @property
     def _decimals(self) -> int:
-        """How many decimals to show of what the two best scores are made of: three, or four, digits in all."""
+        """The number of decimals that shows three or four digits of the two best scores and their terms."""
         best = self.ranking[:2]
         scale = np.abs([self.base[best], self.scores[best]]).max()
         return int(np.clip(3 - round(np.log10(scale)), 0, 9)) if scale > 0 else 3
+
+    @property
+    def _share(self) -> str:
+        """The p-value as a share in %, for people."""
+        return (
+            "" if self.p_value is None else f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
+        )
 
     def __repr__(self) -> str:
         first, second = self.ranking[:2]
@@ -265,12 +272,12 @@ class Explanation:
         return self.text()
 
     def text(self, names: Sequence[str] | None = None) -> str:
-        """Tell the explanation in a few lines.
+        """Return the explanation in a few lines.
 
         Parameters
         ----------
         names : sequence of str, default=None
-            What the training samples are called, in the order of `fit`; None: by their numbers.
+            The names of the training samples, in the order of `fit`. None: their numbers.
 
         Returns
         -------
@@ -280,8 +287,7 @@ class Explanation:
         best = self.ranking[:2]
         answer = ", ahead of ".join(f"{self.classes[j]} ({self.scores[j]:.4g})" for j in best)
         if self.p_value is not None:
-            share = f"{100 * self.p_value:{'.0f' if self.p_value >= 0.1 else '.2g'}} %"
-            doubt = f"{share} of the training samples are as unlike their classes"
+            doubt = f"{self._share} of the training samples fit their class no better"
             answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
 
         shown = self.decisive_atoms[:10]
@@ -309,30 +315,30 @@ class Explanation:
         title: str | None = None,
         model_note: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Write the explanation as an HTML page that needs no other file, no script and no network.
+        """Write the explanation as an HTML page without other files, scripts or network (extra ``cli``).
 
         Parameters
         ----------
         path : path
-            Of the page; a file that is there is replaced.
+            The file to write. An existing file is replaced.
 
         sample : path, PIL image, bytes of a JPEG or PNG file, or array of uint8, default=None
             The image that was classified.
 
         shape : tuple (height, width) or (height, width, 3), default=None
-            If features are pixels: atoms and the reconstruction are then drawn as pictures.
+            The shape of the images if features are pixels. Atoms and the reconstruction are then drawn.
 
         training : sequence of images, default=None
             The training images in the order of `fit`, each given as `sample` is.
 
         names : sequence of str, default=None
-            What they are called, in the same order; of a path the last part is shown.
+            The names of the training images, in the same order. Of a path, only the last part is shown.
 
         title : str, default=None
-            What stands above the answer: the name of the file, for one.
+            The line above the answer. By default it is the name of the sample's file, if there is one.
 
         model_note : sequence of (term, text)
-            About the model, for the foot of the page.
+            Facts about the model for the end of the page.
         """
         text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
         write_atomically(Path(path), text.encode("utf-8", "backslashreplace"))
