@@ -1,6 +1,7 @@
-"""Every example runs to its end without a warning; the tutorial's classifier keeps the library's contract."""
+"""Run the examples: without a warning, and on no other data; check the classifier of the tutorial."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,15 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ledl.datasets import few_shot_splits, load
+from ledl.datasets import available, few_shot_splits, load
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("plot_*.py"))
+DATASETS = {"plot_faces": "yaleb", "plot_cnn_features": "ucmerced"}
 
 
 def run(example, folder, **environment):
-    """In a process and a folder of its own: what examples leave behind disturbs nobody."""
+    """Run an example in a process and a folder of its own, so that it cannot disturb other tests."""
     settings = {**os.environ, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-W", "error", str(example)]
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
@@ -42,16 +44,28 @@ def test_the_first_example_runs(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
+    needed = DATASETS.get(example.stem, "digits")
+    if needed not in {found.name for found in available() if found.status == "here"}:
+        pytest.skip(f"{needed} is not here")
     done = run(example, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plot_faces", "plot_cnn_features", "plot_kernels"])
-def test_examples_run_without_the_datasets(name, tmp_path):
+@pytest.mark.parametrize(("name", "dataset"), DATASETS.items())
+def test_examples_use_no_other_data_if_their_dataset_is_missing(name, dataset, tmp_path):
     done = run(FOLDER / f"{name}.py", tmp_path, LEDL_DATA=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert not done.stdout
+    assert "FileNotFoundError" in done.stderr
+    assert dataset in done.stderr
+
+
+def test_examples_name_every_dataset_that_they_need():
+    for example in EXAMPLES:
+        loaded = re.findall(r'load\("(\w+)"', example.read_text("utf-8"))
+        assert set(loaded) <= {"digits", DATASETS.get(example.stem, "digits")}, example.name
 
 
 @parametrize_with_checks([NearestSubspaceClassifier()])
