@@ -44,9 +44,9 @@ for i, row in enumerate(axes):
 # %%
 # Five methods at fixed settings
 # ------------------------------
-# A thousand test pictures of one split. Settings are near those that cross-validation
-# on the training pictures chooses; for LEDL they are the paper's. :doc:`/results` has
-# the accuracies on all test pictures of eight splits.
+# A thousand test pictures of one split. Settings are near the choice of
+# cross-validation on the training pictures; for LEDL they are the paper's.
+# :doc:`/results` has the accuracies on all test pictures of eight splits.
 
 models = {
     "nearest neighbour": KNeighborsClassifier(1),

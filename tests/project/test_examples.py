@@ -1,4 +1,4 @@
-"""Run the examples: without a warning, and on no other data; check the classifier of the tutorial."""
+"""Check the examples, the README and the links between pages, and the classifier of the tutorial."""
 
 import os
 import re
@@ -17,6 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from ledl.datasets import available, few_shot_splits, load
 
 FOLDER = Path(__file__).parents[2] / "examples"
+README = FOLDER.parent / "README.md"
+PAGES = (FOLDER.parent / "docs").glob("*.md")
 EXAMPLES = sorted(FOLDER.glob("plot_*.py"))
 DATASETS = {"plot_faces": "yaleb", "plot_cnn_features": "ucmerced"}
 
@@ -66,6 +68,36 @@ def test_examples_name_every_dataset_that_they_need():
     for example in EXAMPLES:
         loaded = re.findall(r'load\("(\w+)"', example.read_text("utf-8"))
         assert set(loaded) <= {"digits", DATASETS.get(example.stem, "digits")}, example.name
+
+
+def test_the_python_code_of_the_readme_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    promised = float(re.search(r"model.score\(.*\)  # (0\.\d+)", code)[1])
+    assert names["model"].score(names["X"][names["test"]], names["y"][names["test"]]) == pytest.approx(
+        promised, abs=0.01
+    )
+    assert capsys.readouterr().out.strip()
+
+
+def test_doors_of_the_readme_are_short():
+    sections = re.split(r"\n(?=## )", README.read_text("utf-8"))
+    doors = [section.splitlines() for section in sections if section.startswith("## I ")]
+    assert len(doors) == 3
+    for lines in doors:
+        assert len(lines) < 25, lines[0]
+        assert max(map(len, lines)) <= 150, lines[0]
+
+
+@pytest.mark.parametrize(
+    "page", [README, README.with_name("CONTRIBUTING.md"), *sorted(PAGES)], ids=lambda page: page.name
+)
+def test_links_between_pages_lead_to_files(page):
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+        built_by_sphinx = link.startswith("gallery/")
+        if "://" not in link and not built_by_sphinx:
+            assert (page.parent / link).exists(), link
 
 
 @parametrize_with_checks([NearestSubspaceClassifier()])
