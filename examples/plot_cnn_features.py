@@ -66,7 +66,7 @@ for name, values in accuracies.items():
 display = AccuracyDisplay(
     shots, accuracies, xlabel="labelled images of each class", base=0
 ).plot()
-display.ax_.set_title("UC Merced: the number of labels matters, the method hardly")
+display.ax_.set_title("UC Merced: labels matter, the method hardly")
 
 # %%
 # The curves lie on each other: the features decide. Take the cheapest method (ridge or
