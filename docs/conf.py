@@ -93,7 +93,7 @@ EXAMPLES = [
 
 
 def can_run(example: str) -> bool:
-    """Return whether this machine has what the example needs."""
+    """Return whether the dataset, or the GPU, of the example is here."""
     if example == "plot_gpu.py":
         return has_gpu()
     here = {found.name for found in ledl.datasets.available() if found.status == "here"}
