@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread for benchmarks: what they compare is arithmetic, not thread pools.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint docs bench benchcodes packages clean
+.PHONY: help demo test lint docs picture bench benchcodes packages clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
@@ -34,6 +34,9 @@ lint: .venv/.ready  ## style, types, direction of imports
 docs: .venv/.ready  ## documentation with its gallery, in docs/_build/html; a warning is an error
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+picture: .venv/.ready  ## the picture of README.md: ledl explain on digits, as Chromium shows it
+	$(BIN)/python docs/make_picture.py
 
 bench: .venv/.ready  ## speed against the transcription of the paper, memory, import time
 	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py

@@ -1,7 +1,9 @@
 """Configuration of the documentation: `make docs` builds it, without a network, and warnings are errors."""
 
+import importlib.util
 import inspect
 import os
+import re
 
 import matplotlib
 from sphinx_gallery.sorting import ExplicitOrder
@@ -9,7 +11,7 @@ from sphinx_gallery.sorting import ExplicitOrder
 import ledl
 
 matplotlib.use("agg")
-# What NumPy and SciPy do with more threads than examples need only takes time.
+# Examples are small: more threads would only make them slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 project = "ledl"
@@ -35,7 +37,7 @@ nitpicky = False
 # Markdown: the pages are also read on code hosts, so links are relative paths of files.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-BENCHMARKS = "(../benchmarks/README.md)"  # outside of this folder: a page that includes it stands for it
+BENCHMARKS = "(../benchmarks/README.md)"  # outside of this folder; benchmarks.md includes it
 
 # Reference
 autosummary_generate = True
@@ -46,7 +48,7 @@ numpydoc_class_members_toctree = False
 
 
 def own_members(cls: type) -> list[tuple[str, str]]:
-    """Kind and name of what this package wrote of a class; scikit-learn documents its own."""
+    """Return kind and name of each public member that this package wrote; scikit-learn documents its own."""
     members = []
     for name in dir(cls):
         found = inspect.getattr_static(cls, name)
@@ -73,7 +75,9 @@ autosummary_context = {
     "own_members": {name: own_members(found) for name, found in PUBLIC.items() if inspect.isclass(found)}
 }
 
-# Gallery, from the easy to the special
+# Gallery, from the easy to the special. Examples whose dataset or GPU is missing are not run: their pages show
+# the code alone. So every figure was computed on the data that its page names.
+NEEDED_DATASETS = {"plot_faces.py": "yaleb", "plot_cnn_features.py": "ucmerced"}
 EXAMPLES = [
     "plot_digits.py",
     "plot_faces.py",
@@ -86,10 +90,29 @@ EXAMPLES = [
     "plot_calibration.py",
     "plot_gpu.py",
 ]
+
+
+def can_run(example: str) -> bool:
+    """Return whether the dataset, or the GPU, of the example is here."""
+    if example == "plot_gpu.py":
+        return has_gpu()
+    here = {found.name for found in ledl.datasets.available() if found.status == "here"}
+    return NEEDED_DATASETS.get(example, "digits") in here
+
+
+def has_gpu() -> bool:
+    """Return whether PyTorch is installed and finds a GPU."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "filename_pattern": r"plot_",
+    "filename_pattern": "|".join(re.escape(example) for example in EXAMPLES if can_run(example)),
     "ignore_pattern": r"(__init__|nearest_subspace)\.py",
     "within_subsection_order": ExplicitOrder([*EXAMPLES, "*"]),
     "backreferences_dir": "api/backreferences",
@@ -115,7 +138,7 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
-    # Pages of wide tables have none.
+    # Pages with wide tables have no list of their sections.
     "secondary_sidebar_items": {
         "**": ["page-toc"],
         **{page: [] for page in ("index", "results", "defaults", "benchmarks")},
@@ -127,14 +150,15 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "reference": ["sidebar-nav-bs"], "gallery/index": []}
+# Pages without subpages have no navigation of their section.
+html_sidebars = {page: [] for page in ("index", "getting_started", "gallery/index", "search", "genindex")}
 
 
 def link_benchmarks(app: object, page: str, source: list[str]) -> None:
-    """Links to the benchmarks' own page lead to the page here that includes it."""
+    """Point links to the benchmarks' README to the page here that includes it."""
     source[0] = source[0].replace(BENCHMARKS, "(benchmarks.md)")
 
 
 def setup(app: object) -> None:
-    """Called by Sphinx."""
+    """Connect the hook; Sphinx calls this."""
     app.connect("source-read", link_benchmarks)  # type: ignore[attr-defined]

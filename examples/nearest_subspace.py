@@ -1,4 +1,4 @@
-"""The nearest class subspace: docs/add_a_classifier.md explains it step by step."""
+"""Classify by the nearest class subspace. docs/add_a_classifier.md explains it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Projection(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict
     ) -> Coder:
-        """Return what codes these samples; what could be reused would go to `kept`."""
+        """Return the coder of these samples. Results to reuse would go to `kept`."""
         return ProjectionCoder(samples.beside(atoms))
 
 
 class ProjectionCoder:
-    """Codes by one product with the atoms."""
+    """Compute codes by one product with the atoms."""
 
     solver, tol = "projection", None
 
@@ -45,28 +45,29 @@ class ProjectionCoder:
     def __call__(
         self, X: Array, sq_norms: Array, start: None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Return codes; no gaps and no iterations; and whether all is well."""
+        """Return codes, gaps and iterations (zeros), and whether each code is right."""
         n, codes = len(X), product(X, self.atoms.T)
         return codes, np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
 
 # [classifier]
 class NearestSubspaceClassifier(DictionaryClassifier):
-    r"""The class whose subspace comes nearest: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
+    r"""Find the nearest class subspace: :math:`\arg\min_j \|x - x D_j' D_j\|^2`.
 
     The rows of :math:`D_j` are the first right singular vectors of class j's samples.
 
     Parameters
     ----------
     n_dimensions : int, default=3
-        Of each subspace at most. A class has no more than it has independent samples,
-        and fewer than there are features: what is everything is near to everything.
+        Number of dimensions of each subspace, at most. A class has no more than it has
+        independent samples, and fewer than there are features: the space of all
+        features would be near to every sample.
     normalize : bool, default=True
         Scale samples to norm 1, in `fit` and after.
     device : str, default=None
-        Where new samples are coded: None with NumPy, ``"cuda"`` on a GPU.
+        Device that codes new samples. None: NumPy; ``"cuda"``: a GPU.
     n_jobs : int, default=None
-        Threads that code new samples.
+        Number of threads that code new samples.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -93,7 +94,7 @@ class NearestSubspaceClassifier(DictionaryClassifier):
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
     def fit(self, X: Array, y: Array) -> NearestSubspaceClassifier:
-        """Find the subspace of each class."""
+        """Find the subspace of each class, and return the classifier."""
         samples, labels, classes = self._training_data(X, y, on_host=True)
         space, coordinates = self._find_space(samples)
         most = min(self.n_dimensions, coordinates.shape[1] - 1)
@@ -118,13 +119,13 @@ class NearestSubspaceClassifier(DictionaryClassifier):
     # [tags]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Lines through the origin are not what tells scikit-learn's blobs apart.
+        # Subspaces through the origin do not separate scikit-learn's blobs.
         tags.classifier_tags.poor_score = True
         return tags
 
 
 def leading_rows(X: Array, n_dimensions: int) -> Array:
-    """Orthonormal rows: the directions in which samples are largest; at least one."""
+    """Return the directions of largest samples as orthonormal rows, at least one."""
     _, sizes, rows = np.linalg.svd(X, full_matrices=False)
     rounding = sizes[0] * max(X.shape) * np.finfo(sizes.dtype).eps
     rank = np.count_nonzero(sizes > rounding)

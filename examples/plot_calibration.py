@@ -2,17 +2,18 @@
 Probabilities that can be trusted
 =================================
 
-Scores of dictionary classifiers are residuals, or products of codes: the largest one
-wins, but they are no probabilities. scikit-learn's ``CalibratedClassifierCV`` turns
-them into some, for any of our classifiers, because they keep its contract.
+Scores of dictionary classifiers are residuals, or products of codes. The largest score
+wins, but scores are not probabilities. scikit-learn's ``CalibratedClassifierCV`` turns
+them into probabilities, for any of our classifiers.
+:class:`~ledl.LEDLClassifierCV` does not need it: its ``predict_proba`` is calibrated.
 """
 
 # %%
 # Scores to probabilities
 # -----------------------
-# For each fold of the training images a model is fitted on the others, and a map from
-# scores to probabilities on the fold. Temperature scaling has one number to learn for
-# all classes, which suits few samples.
+# For each fold a model is fitted on the other training images. The fold itself then
+# fits a map from scores to probabilities. Temperature scaling learns a single number
+# for all classes, which suits few samples.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,14 +51,14 @@ for name, p in probabilities.items():
 # %%
 # The reliability curve
 # ---------------------
-# Of images to which the model gives its answer with a probability of 80 %, 80 % should
-# be right. Plain scores differ so little that their softmax hardly commits itself: its
-# answers are far better than it says. After calibration the two come near to each
-# other; what is left is on the cautious side.
+# Of the answers with a probability of 80 %, 80 % should be right. Plain scores differ
+# so little that their softmax is always unsure: its answers are far better than their
+# probabilities. After calibration the two agree better, and what is left is on the
+# cautious side.
 
 
 def reliability(p, n_bins=8):
-    """Mean confidence and share of right answers, in bins with equally many images."""
+    """Return mean confidence and share of right answers, in bins of equal size."""
     sure, right = p.max(axis=1), plain.classes_[p.argmax(axis=1)] == y_test
     bins = np.array_split(np.argsort(sure), n_bins)
     return np.array([(sure[b].mean(), right[b].mean()) for b in bins]).T
@@ -67,7 +68,7 @@ def reliability(p, n_bins=8):
 fig, (ax, below) = plt.subplots(
     2, 1, figsize=(5.4, 5.6), layout="constrained", height_ratios=[3, 1], sharex=True
 )
-ax.plot([0, 1], [0, 1], color="black", linewidth=0.8, label="as it should be")
+ax.plot([0, 1], [0, 1], color="black", linewidth=0.8, label="ideal")
 for (name, p), color, marker in zip(
     probabilities.items(), ["#64748b", "#c2410c"], "so", strict=True
 ):
@@ -81,8 +82,7 @@ below.set(xlabel="confidence: probability of the answer given", ylabel="images")
 # %%
 # What to do with them
 # --------------------
-# A model that knows when it does not know may leave the doubtful images to somebody
-# else.
+# A model that knows its doubts can leave the doubtful images to somebody else.
 
 p = probabilities["calibrated"]
 right = plain.classes_[p.argmax(axis=1)] == y_test

@@ -2,19 +2,20 @@
 A few labels and a frozen network
 =================================
 
-The usual way to classify photographs from a handful of labels is to take the last
-layer of a pretrained network as features and to train something simple on them. This
-page does that with ResNet-50 features of UC Merced's aerial images (21 classes), and
-asks what dictionary learning adds. The honest answer is: little.
+The usual way to classify photos from a few labels is to take the last layer of a
+pretrained network as features, and to train something simple on them. This page does
+that with ResNet-50 features of UC Merced's aerial images (21 classes). It asks what
+dictionary learning adds. The honest answer is: little.
+
+The example needs the features of that dataset (:doc:`/datasets`). If this page shows
+no figures, it was built without them.
 """
 
 # %%
 # Features
 # --------
-# The features were computed once (:class:`~ledl.features.ResNetFeatures`;
-# :doc:`/datasets` says how for a folder of your own images). Where they are not at
-# hand, this page runs on scikit-learn's digits, pixels and no network: read its figures
-# as an example of the code only.
+# The features were computed once, by :class:`~ledl.features.ResNetFeatures`.
+# :doc:`/datasets` shows how to do that for a folder of your own images.
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifier
@@ -25,19 +26,14 @@ from ledl import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.datasets import few_shot_splits, load
 from ledl.plots import AccuracyDisplay
 
-try:
-    scenes = load("ucmerced", download=False)
-    print(f"UC Merced: {len(scenes.data)} images, {scenes.data.shape[1]} features")
-except FileNotFoundError:
-    scenes = load("digits")
-    print("UC Merced is not here: pixels of scikit-learn's digits stand in.")
+scenes = load("ucmerced", download=False)
+print(f"UC Merced: {len(scenes.data)} images, {scenes.data.shape[1]} features")
 
 # %%
 # How many labels?
 # ----------------
 # Three splits for each number of labelled images, all methods at their defaults.
-# Samples are scaled to norm 1 by our own classifiers, and by a pipeline for
-# scikit-learn's.
+# Our classifiers scale samples to norm 1. For scikit-learn's a pipeline does it.
 
 
 def ridge():
@@ -70,9 +66,9 @@ for name, values in accuracies.items():
 display = AccuracyDisplay(
     shots, accuracies, xlabel="labelled images of each class", base=0
 ).plot()
-display.ax_.set_title("the number of labels matters, the method hardly")
+display.ax_.set_title("UC Merced: labels matter, the method hardly")
 
 # %%
-# The curves lie on each other: what decides is the features. Take the cheapest (ridge,
-# or CRC), and spend the time on the network or on more labels. :doc:`/user_guide` says
+# The curves lie on each other: the features decide. Take the cheapest method (ridge or
+# CRC), and spend the time on the network or on more labels. :doc:`/user_guide` says
 # where dictionary learning does pay.

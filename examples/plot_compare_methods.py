@@ -2,16 +2,16 @@
 All methods side by side
 ========================
 
-Every classifier of the library, and two of scikit-learn's for comparison, on digits:
-the same splits, settings chosen by cross-validation in the training images alone. The
-test images are looked at once, at the end.
+This page runs the classifiers of the library and two of scikit-learn's on digits. All
+get the same splits. Settings are chosen by cross-validation on the training images
+alone. The test images are used once, at the end.
 """
 
 # %%
 # Methods and grids
 # -----------------
-# A method is an estimator and a small grid. ``alpha`` (or the number of non-zeros) is
-# what matters; no value is good on all data.
+# A method is an estimator and a small grid. ``alpha`` (or the number of non-zeros)
+# matters most, and no value is good on all data.
 
 import pandas as pd
 from sklearn.model_selection import GridSearchCV
@@ -48,9 +48,8 @@ methods = {
 # %%
 # The comparison
 # --------------
-# Pixels are divided by the norm of their image once, for scikit-learn's methods; ours
-# do it by themselves and do not mind. Three splits, with 5, 8 and 12 labelled images of
-# each digit.
+# Images are scaled to norm 1 for scikit-learn's methods; ours would do it themselves.
+# There are three splits each with 5, 8 and 12 labelled images of each digit.
 
 from sklearn.preprocessing import normalize
 
@@ -77,9 +76,9 @@ table = (
 table.round(1).sort_values(("mean", 5), ascending=False)
 
 # %%
-# As a picture, for some of them. Bars are standard deviations over splits; that of a
-# *difference* between two methods is smaller, since they are judged on the same splits,
-# and :doc:`/reproduce` has paired tests.
+# The picture shows some of the methods. Bars are standard deviations over splits. The
+# standard deviation of a *difference* between two methods is smaller, because both are
+# tested on the same splits. :doc:`/reproduce` has paired tests.
 
 shown = ["LEDL", "SRC", "CRC", "LC-KSVD", "nearest neighbour"]
 by_split = results.pivot(
@@ -92,5 +91,6 @@ display = AccuracyDisplay(
 display.ax_.set_title("digits, settings by cross-validation")
 
 # %%
-# Three splits do not rank nine methods. ``make demo``, or ``ledl reproduce digits``,
-# runs all of them on eight splits with larger grids, and writes a report.
+# Three splits are too few to rank nine methods. ``ledl reproduce digits``, which
+# ``make demo`` runs, takes all of them, eight splits and larger grids, and writes a
+# report.

@@ -3,9 +3,8 @@ First steps: digits from five images of each
 ============================================
 
 Fifty labelled images, ten classes, no pretrained network. This page fits
-:class:`~ledl.LEDLClassifier` to scikit-learn's digits and looks at everything that a
-fitted model holds: its accuracy, how training went, what the atoms look like, and
-which atoms a new image is made of.
+:class:`~ledl.LEDLClassifier` to scikit-learn's digits. Then it looks at the fitted
+model: its accuracy, its training, its atoms, and the atoms that rebuild a new image.
 """
 
 # %%
@@ -28,8 +27,8 @@ ExamplesDisplay.from_dataset(digits)
 # %%
 # Fit and predict
 # ---------------
-# The interface is scikit-learn's. ``alpha`` is the parameter to tune first: the larger
-# it is, the fewer atoms make up an image. Digits like a large one;
+# The interface is scikit-learn's. Tune ``alpha`` first: the larger it is, the fewer
+# atoms rebuild an image. A large value suits digits.
 # :ref:`sphx_glr_gallery_plot_model_selection.py` shows how to choose it without looking
 # at test images.
 
@@ -41,18 +40,17 @@ print(f"{len(model.components_)} atoms, {model.n_iter_} iterations")
 # %%
 # How training went
 # -----------------
-# The thick line is what the algorithm lowers, the dashed ones are its parts: how well
-# atoms and codes reproduce the pixels, the labels, and which atom belongs to which
-# class.
+# The thick line is the objective. The dashed lines are its parts: how well atoms and
+# codes reproduce the pixels, the labels, and the classes of the atoms.
 
 ConvergenceDisplay.from_estimator(model)
 
 # %%
 # What was learnt
 # ---------------
-# There are ten atoms for each digit, a row for each class. They start at training
-# images and are changed so that together they reproduce images *and* labels. Red is
-# negative: an atom may take something away from a picture.
+# Each row shows the ten atoms of one digit. They start as training images. Training
+# changes them so that they reproduce images *and* labels. Red is negative: an atom can
+# take something away from a picture.
 
 # sphinx_gallery_thumbnail_number = 3
 AtomsDisplay.from_estimator(model, image_shape=(8, 8))
@@ -60,9 +58,9 @@ AtomsDisplay.from_estimator(model, image_shape=(8, 8))
 # %%
 # What an image is made of
 # ------------------------
-# ``transform`` gives the codes of new images: a row with a number for each atom, most
-# of them zero. The atoms of the image's own class are orange; the classifier
-# ``model.label_components_`` adds up what all of them say.
+# ``transform`` returns the codes of new images: one number for each atom, most of them
+# zero. The atoms of the image's own class are orange. The classifier
+# ``model.label_components_`` turns the codes into scores.
 
 few = test[::350]
 CodesDisplay.from_estimator(model, digits.data[few], digits.target[few])

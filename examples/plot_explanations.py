@@ -2,9 +2,9 @@
 Why this answer?
 ================
 
-A dictionary classifier can show its work. It mixes a few *atoms* so that they come
-close to an image, and a score is a sum with one term for each of them.
-:func:`ledl.explain` gives the terms; :class:`ledl.plots.ExplanationDisplay` draws them.
+A dictionary classifier can show its work. It mixes a few *atoms* to come close to an
+image. A score is a sum with one term for each atom. :func:`ledl.explain` returns the
+terms, and :class:`ledl.plots.ExplanationDisplay` draws them.
 
 Here a model learns the ten digits from five images of each.
 """
@@ -29,10 +29,10 @@ accuracy = model.score(digits.data[test], digits.target[test])
 print(f"accuracy on {len(test)} other images: {accuracy:.3f}")
 
 # %%
-# An image that is taken for what it is
-# -------------------------------------
+# A right answer
+# --------------
 # The features are pixels, so atoms can be drawn: white adds brightness, orange takes it
-# away. The bars under an atom say what it adds to the best class and to the second.
+# away. The bars under an atom show what it adds to the best class and to the second.
 
 images = [np.uint8(np.round(255 / 16 * row.reshape(8, 8))) for row in X]
 pictures = Pictures(shape=(8, 8), training=images)
@@ -51,22 +51,22 @@ sums = found.base + found.contributions.sum(axis=0)
 print(f"largest difference: {np.abs(sums - found.scores).max():.1e}")
 
 # %%
-# One that is not
-# ---------------
-# Which atoms led it astray? Their pictures often tell, and so do the nearest training
-# samples.
+# A wrong answer
+# --------------
+# Which atoms misled the model? Their pictures often show it, and so do the nearest
+# training samples.
 
 wrong = test[predicted != digits.target[test]]
-print(f"in truth a {digits.target[wrong[0]]}")
+print(f"the image shows a {digits.target[wrong[0]]}")
 display = ExplanationDisplay.from_estimator(
     model, digits.data[wrong[0]], pictures=pictures
 )
 
 # %%
-# One that is none of these
-# -------------------------
-# A model that knows the digits from 0 to 4 is shown a 7. With
-# :class:`ledl.RejectingClassifier` it may say so.
+# None of these
+# -------------
+# This model knows the digits from 0 to 4, and gets a 7. With
+# :class:`ledl.RejectingClassifier` it can answer "none of these".
 
 known = y < 5
 pictures = Pictures(
@@ -81,7 +81,7 @@ display = ExplanationDisplay.from_estimator(
 )
 
 # %%
-# The same as a page, with sums, for somebody who was not there:
+# To share an explanation, write a page:
 # ``explain(model, x).to_html("why.html", shape=(8, 8))``.
 
 plt.show()

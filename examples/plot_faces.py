@@ -3,16 +3,18 @@ Faces under varying light
 =========================
 
 Two pictures of one face with the light from the left and from the right differ more
-than two faces in the same light. Nearest neighbours fail there, and methods that
-write a picture as a *combination* of others do well: light adds up. This page shows
-why, on Extended YaleB (38 people, about 64 lights each) where it is at hand.
+than two faces in the same light. Nearest neighbours fail there. Methods that write a
+picture as a *combination* of others do well, because light adds up. This page shows it
+on Extended YaleB (38 people, about 64 lights each).
+
+The example needs that dataset, which its owners give out on request
+(:doc:`/datasets`). If this page shows no figures, it was built without the dataset.
 """
 
 # %%
 # The data
 # --------
-# Extended YaleB must be asked for (:doc:`/datasets`). Without it this page runs on
-# digits, to show the code: what it says about light is then not to be seen.
+# ``load`` raises an error that says where to get the dataset, if it is not here.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,15 +24,11 @@ from sklearn.preprocessing import normalize
 from ledl import CRCClassifier, LEDLClassifier, SRCClassifier
 from ledl.datasets import few_shot_splits, load
 
-try:
-    faces = load("yaleb", download=False)
-    name = "Extended YaleB"
-except FileNotFoundError:
-    faces = load("digits")
-    name = "digits, in place of Extended YaleB, which is not here"
-print(f"{name}: {len(faces.data)} images of {len(faces.target_names)} classes")
+faces = load("yaleb", download=False)
+print(f"{len(faces.data)} images of {len(faces.target_names)} people")
 
-X, y = normalize(faces.data), faces.target  # for the neighbours; ours do it themselves
+# Nearest neighbours need samples of norm 1. Our classifiers scale them anyway.
+X, y = normalize(faces.data), faces.target
 train, test = next(few_shot_splits(y, n_per_class=5))
 test = np.random.default_rng(0).choice(test, 1000, replace=False)
 
@@ -46,9 +44,9 @@ for i, row in enumerate(axes):
 # %%
 # Five methods at fixed settings
 # ------------------------------
-# A thousand test pictures of one split. Settings are near those that cross-validation
-# in training pictures takes, and for LEDL the paper's: :doc:`/results` has them, with
-# our figures for all test pictures and eight splits.
+# A thousand test pictures of one split. Settings are near the choice of
+# cross-validation on the training pictures; for LEDL they are the paper's.
+# :doc:`/results` has the accuracies on all test pictures of eight splits.
 
 models = {
     "nearest neighbour": KNeighborsClassifier(1),
@@ -77,10 +75,10 @@ ax.set(xlabel="accuracy, %", xlim=(0, 100))
 # %%
 # Why a combination helps
 # -----------------------
-# A test picture, what SRC makes of it from all training pictures, and the share of the
-# class that fits best. The nearest training picture is often that of somebody else in
-# the same light. Of the pictures where the two disagree and SRC is right, these are the
-# first three.
+# From left to right: a test picture, how SRC rebuilds it from all training pictures,
+# the part of its own class in that, and the nearest training picture. The latter often
+# shows somebody else in the same light. These are the first three pictures that SRC
+# gets right and the nearest neighbour gets wrong.
 
 src, nearest = models["SRC"], models["nearest neighbour"]
 found, taken_for = src.predict(X[test]), nearest.predict(X[test])
@@ -108,6 +106,6 @@ for ax, title in zip(axes[0], columns, strict=True):
     ax.set_title(title, fontsize=9)
 
 # %%
-# On faces it pays to try ``rule="regularized"`` and the Hellinger kernel first: square
-# roots of pixels bring dark and bright parts of a picture nearer to each other
+# On faces try ``rule="regularized"`` and the Hellinger kernel first. It compares square
+# roots of pixels, so that dark and bright parts of a picture differ less
 # (:ref:`sphx_glr_gallery_plot_kernels.py`).

@@ -2,15 +2,17 @@
 On a GPU
 ========
 
-``device="cuda"`` moves training and coding to a GPU; NumPy arrays go in and come out.
-Where there is none, this page runs the same code with NumPy and says so. It also
-shows what a GPU is good for here: many fits at once, not one.
+``device="cuda"`` moves training and coding to a GPU. NumPy arrays go in and come out.
+This page also shows what a GPU is good for here: many fits at once, not one.
+
+The script runs without a GPU, too: it then uses NumPy, and says so. If this page shows
+no figures, it was built without a GPU.
 """
 
 # %%
 # Which device
 # ------------
-# The extra ``gpu`` installs PyTorch. ``device=None`` is NumPy, which on processors is
+# The extra ``gpu`` installs PyTorch. ``device=None`` is NumPy. On processors NumPy is
 # faster than PyTorch.
 
 import time
@@ -31,8 +33,8 @@ print(
 # %%
 # A fit, and where it lives
 # -------------------------
-# What is fitted is kept in NumPy arrays: a model fitted on a GPU can be pickled, moved,
-# and asked where there is none. To say where it predicts, set ``device`` again.
+# A fitted model holds NumPy arrays. So a model that was fitted on a GPU can be pickled,
+# moved, and used without one. Set ``device`` to choose where it predicts.
 
 from ledl import BatchedSearchCV, LEDLClassifier
 from ledl.datasets import few_shot_splits, load
@@ -51,8 +53,8 @@ model.set_params(device=None).predict(digits.data[test[:5]])
 # %%
 # Tensors
 # -------
-# PyTorch tensors are worked on where they lie, and give tensors: the samples need not
-# leave the GPU that made them.
+# PyTorch tensors are processed on their own device, and the results are tensors there.
+# The samples need not leave the GPU.
 
 if device:
     tensor = torch.as_tensor(digits.data[test], device=device)
@@ -63,10 +65,10 @@ else:
 # %%
 # What a GPU is for
 # -----------------
-# One fit of fifty samples is a chain of small steps, which no GPU shortens. A search is
+# One fit of fifty samples is a chain of small steps. No GPU shortens it. A search is
 # hundreds of such fits, and :class:`~ledl.BatchedSearchCV` takes their steps together.
-# The picture has the time of a *single* fit when 5, 20, ... of them are solved
-# together, samples left out coded and judged.
+# The picture shows the time of *one* fit when 5, 20, ... of them are solved together.
+# The time includes the scores of the samples that were left out.
 
 import matplotlib.pyplot as plt
 

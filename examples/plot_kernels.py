@@ -2,17 +2,17 @@
 Kernels
 =======
 
-SRC, CRC, CSDL-SRC and LEDL see nothing of samples but their inner products, so that a
-kernel may take their place. This page shows two cases where that helps: classes that
-no straight line tells apart, and square roots of pixels.
+SRC, CRC, CSDL-SRC and LEDL use only inner products of samples. A kernel can replace
+these. This page shows two cases: classes that no straight line separates, and square
+roots of pixels.
 """
 
 # %%
 # Where lines fail
 # ----------------
-# Samples are scaled to norm 1, so that in the plane a linear method sees the
-# *direction* of a point only, and rings are all directions at once. With
-# ``kernel="rbf"`` a sample is made of its neighbours.
+# Samples are scaled to norm 1. So in the plane a linear method sees only the
+# *direction* of a point, and a ring has all directions. With ``kernel="rbf"`` a sample
+# is a mix of its neighbours.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,36 +39,34 @@ for ax, kernel in zip(axes, ["linear", "rbf"], strict=True):
     ax.set(title=f'kernel="{kernel}": {accuracy:.0f} % of new points', aspect="equal")
 
 # %%
-# Atoms are then no points of the plane but functions; as coefficients over the training
-# samples they are ``dual_components_``, in place of ``components_``.
+# With a kernel atoms are functions, not points of the plane. The model has
+# ``dual_components_`` in place of ``components_``: their coefficients over the training
+# samples.
 
 print(model.dual_components_.shape)
 
 # %%
 # Square roots of pixels
 # ----------------------
-# The Hellinger kernel, the sum of :math:`\sqrt{x_i y_i}`, is a linear one between
-# square roots. It is meant for histograms, and does good to pixels, too: dark parts
-# count for more. It has no parameter.
+# The Hellinger kernel is the sum of :math:`\sqrt{x_i y_i}`: the linear kernel of square
+# roots. It is meant for histograms, but works for pixels, too: dark parts count for
+# more. It has no parameter.
+#
+# On digits it helps where ``alpha`` is too small, and the best accuracies are about the
+# same. On the faces of Extended YaleB it adds 8 to 14 points (:doc:`/accuracy`).
 
 from sklearn.model_selection import cross_val_score
 
-try:
-    data = load("yaleb", download=False)
-    name = "Extended YaleB"
-except FileNotFoundError:
-    data = load("digits")
-    name = "digits (Extended YaleB is not here)"
-
-alphas = [2.0**e for e in range(-11, 0, 2)]
+digits = load("digits")
+alphas = [2.0**e for e in range(-11, 2, 2)]
 cv = FewShotSplit(n_per_class=5, seeds=range(2))
 accuracies = {
     kernel: np.array(
         [
             cross_val_score(
                 CRCClassifier(rule="regularized", alpha=alpha, kernel=kernel),
-                data.data,
-                data.target,
+                digits.data,
+                digits.target,
                 cv=cv,
             )
             for alpha in alphas
@@ -81,8 +79,8 @@ from ledl.plots import AccuracyDisplay
 
 curves = {f'kernel="{kernel}"': 100 * values for kernel, values in accuracies.items()}
 display = AccuracyDisplay(alphas, curves, xlabel="alpha").plot()
-display.ax_.set_title(f"CRC, regularised, on {name}")
+display.ax_.set_title("CRC, regularised, on digits")
 
 # %%
-# A kernel of your own is a function of two samples, or, with ``kernel="precomputed"``,
-# a matrix; :doc:`/methods` has the rules.
+# A kernel of your own is a function of two samples or, with ``kernel="precomputed"``, a
+# matrix. :doc:`/methods` has the rules.

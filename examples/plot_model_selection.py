@@ -3,16 +3,15 @@ Choosing the weights: BatchedSearchCV
 =====================================
 
 LEDL has three weights, and fits in a fraction of a second. A grid over them is
-hundreds of tiny fits, whose cost is mostly Python. :class:`~ledl.BatchedSearchCV`
-stacks candidates and folds and solves them side by side: the same scores as
-scikit-learn's ``GridSearchCV``, and on a GPU dozens of small fits at the price of one
-(:doc:`/performance`).
+hundreds of tiny fits. :class:`~ledl.BatchedSearchCV` stacks candidates and folds and
+solves them side by side. The scores are those of scikit-learn's ``GridSearchCV``. On a
+GPU dozens of small fits take the time of one (:doc:`/performance`).
 """
 
 # %%
 # The search
 # ----------
-# It is used as ``GridSearchCV`` is, and gives the same ``cv_results_``.
+# Use it as ``GridSearchCV``. It has the same ``cv_results_``.
 
 import time
 
@@ -57,9 +56,9 @@ print(f"largest difference of a score: {np.abs(difference).max()}")
 # %%
 # What it found
 # -------------
-# Accuracy changes most along a row, with ``alpha``; along a column, with the weight of
-# the labels, hardly, but for the largest alpha. Which alpha is best differs from one
-# dataset to the next (:doc:`/defaults`).
+# Accuracy changes most along a row, with ``alpha``. Along a column, with the weight of
+# the labels, it hardly changes, except for the largest alpha. The best alpha differs
+# between datasets (:doc:`/defaults`).
 
 scores = np.asarray(search.cv_results_["mean_test_score"]).reshape(
     len(grid["alpha"]), -1
@@ -87,8 +86,7 @@ fig.colorbar(image)
 # The choice on test images
 # -------------------------
 # The search predicts with the best candidate, fitted on all training images. With fifty
-# images the choice itself is noisy: neighbouring cells of the map differ by an image or
-# two.
+# images the choice is noisy: neighbouring cells of the map differ by one or two images.
 
 default = LEDLClassifier(random_state=0).fit(X, y)
 X_test, y_test = digits.data[test].astype(np.float64), digits.target[test]

@@ -4,15 +4,14 @@ Sparse codes with a certificate
 
 :func:`~ledl.sparse_encode` writes samples as combinations of few atoms, for any
 dictionary. Every code comes with its *duality gap*: a bound on how far its objective
-is above the minimum, whatever the solver did. This page removes noise from images
-with it, and then checks the certificate.
+is above the minimum, whatever the solver did. This page removes noise from a photo with
+it, and then checks the certificate.
 """
 
 # %%
 # A dictionary of patches
 # -----------------------
-# :class:`~ledl.KSVD` learns atoms from patches of one photograph; scikit-learn has two
-# to offer.
+# :class:`~ledl.KSVD` learns atoms from patches of a photo that comes with scikit-learn.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,8 +46,8 @@ for ax, atom in zip(axes.flat, dictionary, strict=False):
 # %%
 # Code every patch
 # ----------------
-# ``return_info=True`` gives gap, iterations and non-zeros of every sample;
-# ``sparse_output=True`` a SciPy matrix.
+# ``return_info=True`` returns gap, iterations and non-zeros of every sample, too.
+# ``sparse_output=True`` returns a SciPy matrix.
 
 alpha = 0.2
 codes, info = sparse_encode(
@@ -75,9 +74,9 @@ for ax, (title, picture) in zip(axes, pictures.items(), strict=True):
 # %%
 # Is the certificate true?
 # ------------------------
-# The gap bounds the distance from the minimum. So stop early, on purpose, at several
-# tolerances, and compare with codes that are as good as exact. Every point lies below
-# the diagonal: the true error is never larger than the gap says.
+# The gap bounds the distance from the minimum. To check that, we stop early at several
+# tolerances and compare with codes that are nearly exact. Every point lies below the
+# diagonal: the true error is never larger than the gap.
 
 
 def objective(X, S):

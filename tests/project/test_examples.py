@@ -1,6 +1,7 @@
-"""Every example runs to its end without a warning; the tutorial's classifier keeps the library's contract."""
+"""Check the examples, the README and the links between pages, and the classifier of the tutorial."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,17 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ledl.datasets import few_shot_splits, load
+from ledl.datasets import available, few_shot_splits, load
 
 FOLDER = Path(__file__).parents[2] / "examples"
+README = FOLDER.parent / "README.md"
+PAGES = (FOLDER.parent / "docs").glob("*.md")
 EXAMPLES = sorted(FOLDER.glob("plot_*.py"))
+DATASETS = {"plot_faces": "yaleb", "plot_cnn_features": "ucmerced"}
 
 
 def run(example, folder, **environment):
-    """In a process and a folder of its own: what examples leave behind disturbs nobody."""
+    """Run an example in a process and a folder of its own, so that it cannot disturb other tests."""
     settings = {**os.environ, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-W", "error", str(example)]
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
@@ -42,16 +46,58 @@ def test_the_first_example_runs(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
+    needed = DATASETS.get(example.stem, "digits")
+    if needed not in {found.name for found in available() if found.status == "here"}:
+        pytest.skip(f"{needed} is not here")
     done = run(example, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plot_faces", "plot_cnn_features", "plot_kernels"])
-def test_examples_run_without_the_datasets(name, tmp_path):
+@pytest.mark.parametrize(("name", "dataset"), DATASETS.items())
+def test_examples_use_no_other_data_if_their_dataset_is_missing(name, dataset, tmp_path):
     done = run(FOLDER / f"{name}.py", tmp_path, LEDL_DATA=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert not done.stdout
+    assert "FileNotFoundError" in done.stderr
+    assert dataset in done.stderr
+
+
+def test_examples_name_every_dataset_that_they_need():
+    for example in EXAMPLES:
+        loaded = re.findall(r'load\("(\w+)"', example.read_text("utf-8"))
+        assert set(loaded) <= {"digits", DATASETS.get(example.stem, "digits")}, example.name
+
+
+def test_the_python_code_of_the_readme_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    promised = float(re.search(r"model.score\(.*\)  # (0\.\d+)", code)[1])
+    assert names["model"].score(names["X"][names["test"]], names["y"][names["test"]]) == pytest.approx(
+        promised, abs=0.01
+    )
+    assert capsys.readouterr().out.strip()
+
+
+def test_doors_of_the_readme_are_short():
+    sections = re.split(r"\n(?=## )", README.read_text("utf-8"))
+    doors = [section.splitlines() for section in sections if section.startswith("## I ")]
+    assert len(doors) == 3
+    for lines in doors:
+        assert len(lines) < 25, lines[0]
+        assert max(map(len, lines)) <= 150, lines[0]
+
+
+@pytest.mark.parametrize(
+    "page", [README, README.with_name("CONTRIBUTING.md"), *sorted(PAGES)], ids=lambda page: page.name
+)
+def test_links_between_pages_lead_to_files(page):
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+        built_by_sphinx = link.startswith("gallery/")
+        if "://" not in link and not built_by_sphinx:
+            assert (page.parent / link).exists(), link
 
 
 @parametrize_with_checks([NearestSubspaceClassifier()])
