@@ -1,6 +1,6 @@
-"""Images as input: reading them, their features, and folders of them with labels. Needs the extra ``images``.
+"""Read images, make features of them, list folders of labelled images. Needs the extra ``images``.
 
-The public names are those of `ledl.features` and `ledl.datasets`; the others are for the packages of ledl.
+The public names are in `ledl.features` and `ledl.datasets`. The others are for the packages of ledl.
 """
 
 from ledl.images._extractors import PixelFeatures, ResNetFeatures
