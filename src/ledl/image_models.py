@@ -478,11 +478,7 @@ def find_extractors(
     try:
         if preprocessing not in known:
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
-    except OSError as error:
-        raise FileNotFoundError(
-            f"--preprocessing {preprocessing} is not a file that can be read, and not caffe or imagenet."
-        ) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{preprocessing} does not describe a preprocessing: {error}. Write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."

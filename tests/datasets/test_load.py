@@ -46,7 +46,7 @@ def test_prepared_files(name, require_dataset):
     assert len(dataset.target_names) == c
     assert ("images" in dataset) == (name in ("usps", "yaleb", "pie"))
     assert "(as known)" in dataset.DESCR
-    for word in ("Terms:", "Cite:", "Difference from the paper:"):
+    for word in ("Terms:", "Cite:", "Differs from the paper's:"):
         assert word in dataset.DESCR
 
 

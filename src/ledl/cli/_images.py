@@ -106,11 +106,11 @@ def fit(
     features: Annotated[
         str,
         typer.Option(
-            metavar="WHAT",
+            metavar="auto|pixels|FILE.onnx|NAME",
             help="Features of an image. [b]pixels[/b]: a small grey copy, for faces and digits. "
-            "[b]FILE.onnx[/b]: the output of a network, for photos. [b]resnet50[/b] or another name: a network "
-            "of torchvision. [b]auto[/b]: the better of pixels and resnet50_pool5.onnx in cross-validation, if "
-            "that file is in the data folder (see ledl datasets); otherwise pixels.",
+            "[b]FILE.onnx[/b]: the output of a network, for photos. [b]NAME[/b], for example resnet50: a "
+            "network of torchvision. [b]auto[/b]: the better of pixels and resnet50_pool5.onnx in "
+            "cross-validation, if that file is in the data folder (see ledl datasets); otherwise pixels.",
         ),
     ] = "auto",
     method: Annotated[
@@ -146,7 +146,7 @@ def fit(
     preprocessing: Annotated[
         str | None,
         typer.Option(
-            metavar="WHAT",
+            metavar="caffe|imagenet|FILE.json",
             help="How images become the input of the network: [b]caffe[/b], [b]imagenet[/b] or "
             "[b]FILE.json[/b]. Default: the JSON file with the name of the network next to it, or the "
             "preprocessing that is known for the network.",

@@ -101,12 +101,8 @@ def extract(
             _unpack(outer / inner, source, max_bytes)
         if not (source / only).exists():
             raise ArchiveError(f"{archive} has no {only}. It is not the expected archive.")
-        made = []
-        for path in sorted(source.iterdir()):
-            if only in ("", path.name) and not (folder / path.name).exists():
-                path.rename(folder / path.name)
-                made.append(folder / path.name)
-    return made
+        wanted = [path for path in sorted(source.iterdir()) if only in ("", path.name)]
+        return [path.rename(folder / path.name) for path in wanted if not (folder / path.name).exists()]
 
 
 def _unpack(archive: Path, folder: Path, max_bytes: int) -> None:

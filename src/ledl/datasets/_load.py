@@ -38,7 +38,7 @@ def registry() -> dict[str, Bunch]:
         info.files = [Bunch(**(OPTIONAL_OF_FILES | form)) for form in info.files]
         info.description = (
             f"{info.title}\n\nSamples: {info.samples}, classes: {info.classes}.\nTerms: {info.terms}\n"
-            f"Source: {info.ask}\nCite: {info.citation}\nDifference from the paper: {info.differs}\n"
+            f"Source: {info.ask}\nCite: {info.citation}\nDiffers from the paper's: {info.differs}\n"
         )
     return found
 
@@ -151,11 +151,12 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     if reason:
         raise ValueError(f"{where} has {reason}. Get or create the file again.")
     n_classes = int(target.max()) + 1
-    as_known = len(info.target_names) == n_classes
     return Bunch(
         data=data,
         target=target.astype(np.int64),
-        target_names=list(info.target_names) if as_known else [str(j) for j in range(n_classes)],
+        target_names=list(
+            info.target_names if len(info.target_names) == n_classes else map(str, range(n_classes))
+        ),
         **({} if images is None else {"images": images}),
         DESCR=description,
     )
@@ -242,8 +243,8 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
 def _find(info: Bunch, home: Path) -> Bunch | None:
     """Return the first form of the dataset with all its files in the folder, or None."""
     for source in info.files:
-        paths = [home / file for file in source.names]
-        if all(path.is_dir() if source.kind == "images" else path.is_file() for path in paths):
+        exists = Path.is_dir if source.kind == "images" else Path.is_file
+        if all(exists(home / file) for file in source.names):
             return source
     return None
 

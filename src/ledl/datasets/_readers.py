@@ -159,10 +159,10 @@ def _read_usps(paths: list[Path], key: str) -> Samples:
             if table.shape[1] != 257:
                 raise ValueError(f"lines have {table.shape[1]} numbers")
         except Exception as error:  # broken files raise many types of errors
-            remedy = "Get usps.bz2 and usps.t.bz2 again."
-            if not is_libsvm:
-                remedy = "Each line must have a digit and 256 values from -1 to 1."
-            raise ValueError(f"{path} is not a USPS file: {error}. {remedy}") from error
+            raise ValueError(
+                f"{path} is not a USPS file: {error}. Get it again. Each line must have a label and 256 values "
+                "from -1 to 1."
+            ) from error
         parts.append(table)
     table = np.concatenate(parts)
     return as_usps(table[:, 1:], table[:, 0])

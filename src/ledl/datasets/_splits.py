@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.images import content_key, is_file
+from ledl.images import content_key
 
 
 def few_shot_splits(
@@ -185,7 +185,7 @@ def _number_contents(X: Any) -> Array:
         if hasattr(sample, "toarray"):
             sample = sample.toarray()
         if isinstance(sample, str | os.PathLike):
-            key = content_key(sample) if is_file(sample) else os.fspath(sample)
+            key = content_key(sample) if os.path.isfile(sample) else os.fspath(sample)
         elif (array := np.ascontiguousarray(sample)).dtype == object:
             key = tuple(array.reshape(-1).tolist())
         else:

@@ -73,14 +73,6 @@ def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def is_file(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path is a regular file, False if it is not or cannot be examined."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
-
-
 class _PillowWarnings:
     """Ignore Pillow's warnings while any thread reads an image.
 
@@ -136,7 +128,7 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
                         "Convert it."
                     )
                 image = PIL.Image.fromarray(source[:, :, 0] if source.shape[2:] == (1,) else source)
-            elif not is_file(source):  # reading a pipe could wait for ever
+            elif not os.path.isfile(source):  # reading a pipe could wait for ever
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 with Path(source).open("rb") as file:
@@ -198,7 +190,7 @@ def _converted(image: Any, mode: str) -> Any:
 def content_key(source: Source) -> str:
     """Return the sha256 of a file's bytes, or of an image's pixels."""
     if isinstance(source, str | os.PathLike):
-        if not is_file(source):  # reading a pipe could wait for ever
+        if not os.path.isfile(source):  # reading a pipe could wait for ever
             raise ImageError(f"{shown(source)} is not a file, or you may not read it.")
         with Path(source).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -335,9 +327,8 @@ def load_image_folder(
         )
     by_file = _labels_from_folders(root) if labels is None else _labels_from_table(root, Path(labels))
     files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
-    names = sorted(set(by_file.values()))
-    numbers = {name: j for j, name in enumerate(names)}
-    target = np.array([numbers[by_file[file]] for file in files], dtype=np.int64)
+    unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
+    names = unique.tolist()
     skipped = Skipped()
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
@@ -454,7 +445,7 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
             raise ImageError(
                 f"{shown(table)}: {name!r} is not in {shown(root)}. All files must be inside the folder."
             )
-        if not is_file(image):
+        if not os.path.isfile(image):
             raise ImageError(
                 f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name. "
                 "If this line is a header, call its columns filename and label."
