@@ -85,14 +85,14 @@ class Record:
         """
         if type(info) is not dict or info.get("kind") != KIND:
             return cls()
-        try:
+        with suppress(AttributeError, TypeError, ValueError):
             found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
             texts = [found.made, found.method, found.select, *found.settings]
             texts += chain(found.files, found.sha256, found.labels, *found.skipped)
             optional = [value for value in (found.per_class, found.cv_accuracy) if value is not None]
-            good = (
+            if (
                 all(type(part) is list for part in lists)
                 and type(found.settings) is dict
                 and all(isinstance(text, str) for text in texts)
@@ -103,15 +103,12 @@ class Record:
                 and (found.cv_accuracy is None or (0 <= found.cv_accuracy <= 1 and n > 0))
                 and (found.thumbnails is None or len(pictures) == n)
                 and all(isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.ndim == 1 for p in pictures)
-            )
-        except (AttributeError, TypeError, ValueError):
-            good = False
-        if not good:
-            raise ModelFileError(
-                "The record of the training in this file was not written by ledl fit. Use the model in Python "
-                "with ledl.load, or train it again."
-            )
-        return found
+            ):
+                return found
+        raise ModelFileError(
+            "The record of the training in this file was not written by ledl fit. Use the model in Python "
+            "with ledl.load, or train it again."
+        )
 
 
 class ImageModel(NamedTuple):
@@ -211,8 +208,8 @@ def predict_files(
         for i, path in enumerate(paths[chunk]):
             name = shown(path)
             if not good[i]:
-                is_nan = f"{name} has features that are NaN. The network may be broken."
-                yield Prediction(name, error=reasons.get(name, is_nan))
+                reason = reasons.get(name, f"{name} has features that are NaN. The network may be broken.")
+                yield Prediction(name, error=reason)
                 continue
             order = np.argsort(-scores[i], kind="stable")
             ranking = tuple((classes[j], float(scores[i, j])) for j in order)

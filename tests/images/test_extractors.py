@@ -72,6 +72,12 @@ def test_pixels_of_a_square_keep_the_aspect():
     assert_array_equal(features, 255)
 
 
+@pytest.mark.parametrize("size", [(4,), (0, 3), (4, 5.0)])
+def test_bad_sizes_of_pixels_are_reported(size):
+    with pytest.raises(ValueError, match="must be a number of pixels, or a height and a width"):
+        PixelFeatures(size=size).transform([np.zeros((4, 4), np.uint8)])
+
+
 def test_features_are_the_output_of_the_network(images, files, model):
     path, weights = model
     extractor = ResNetFeatures(path, preprocessing=SMALL, batch_size=3)

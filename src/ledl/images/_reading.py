@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,7 +74,12 @@ def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-class _PillowWarnings:
+# Shared by all threads: how many read an image now, and the filter that ignores Pillow's warnings meanwhile.
+_READING = SimpleNamespace(lock=Lock(), n_readers=0, filter=None)
+
+
+@contextmanager
+def _quiet_pillow() -> Iterator[None]:
     """Ignore Pillow's warnings while any thread reads an image.
 
     Pillow warns about files that it can read (a broken EXIF entry), or that are refused here with a better
@@ -81,30 +87,21 @@ class _PillowWarnings:
     `warnings.catch_warnings` in several threads can leave them changed for ever. So threads that read at the
     same time share one filter.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._readers = 0
-        self._filter: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            # A test or a user may have replaced all filters since the last reader.
-            if self._filter not in warnings.filters:
-                # The comment in the pattern distinguishes it from an equal filter of the user.
-                warnings.filterwarnings("ignore", module=r"PIL\.(?#ledl)")
-                self._filter = warnings.filters[0]
-            self._readers += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._readers -= 1
-            if self._readers == 0:
+    with _READING.lock:
+        # A test or a user may have replaced all filters since the last reader.
+        if _READING.filter not in warnings.filters:
+            # The comment in the pattern distinguishes it from an equal filter of the user.
+            warnings.filterwarnings("ignore", module=r"PIL\.(?#ledl)")
+            _READING.filter = warnings.filters[0]
+        _READING.n_readers += 1
+    try:
+        yield
+    finally:
+        with _READING.lock:
+            _READING.n_readers -= 1
+            if _READING.n_readers == 0:
                 with suppress(ValueError):
-                    warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-
-
-quiet_pillow = _PillowWarnings()
+                    warnings.filters.remove(_READING.filter)  # type: ignore[attr-defined]
 
 
 def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Any:
@@ -115,7 +112,7 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
     PIL = pillow()
     name = name or (shown(source) if isinstance(source, str | os.PathLike) else "an image")
     image = None
-    with quiet_pillow:
+    with _quiet_pillow():
         try:
             if isinstance(source, PIL.Image.Image):
                 image = source
