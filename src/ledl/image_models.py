@@ -1,6 +1,6 @@
-"""Models of folders of images: train, predict, explain, and the record of all that in a file.
+"""Train models on folders of images, predict, explain, and record in the model file how it was made.
 
-What the command line does, without the command line; not public, since commands are the interface.
+The command line is the public interface; this module does its work.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
+from itertools import chain
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -46,28 +48,25 @@ from ledl.model_selection import BATCHED, BatchedSearchCV
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
 
-KIND = "ledl fit"  # of records
+KIND = "ledl fit"  # marks the records of this module in model files
 REJECTED = "none of these"
-# Images whose features are made, and labels told, at a time.
-CHUNK = 64
-MAX_NUMBERS = 2**25  # of features at a time
-N_FOLDS = 5
-PIXELS = 32  # height and width
-THUMBNAIL = 96  # pixels, the longer side
-MANY_IMAGES = 500  # of these a choice takes minutes
+# Most images, and most numbers in their features, in memory at a time.
+CHUNK, MAX_NUMBERS = 64, 2**25
+MANY_IMAGES = 500  # choosing settings for more images takes minutes
 
-Watch: TypeAlias = Callable[[int, int], None]  # done, of how many
+Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was trained on, how, and how well it did; all of it empty for a model that was made elsewhere."""
+    """Record how a model was trained, on which images, and its accuracy. Empty for models made elsewhere."""
 
+    kind: str = KIND
     made: str = ""  # date and time, UTC
     method: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)  # those that were chosen
+    settings: dict[str, Any] = field(default_factory=dict)  # chosen by cross-validation
     select: str = "defaults"
-    chosen_features: bool = False  # by cross-validation
+    chosen_features: bool = False  # True if cross-validation chose the features
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
@@ -76,34 +75,24 @@ class Record:
     sha256: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     skipped: list[list[str]] = field(default_factory=list)  # names and reasons
-    thumbnails: list[Array] | None = None  # JPEG files, as bytes
-
-    def as_info(self) -> dict[str, Any]:
-        """Return the record as a model file keeps it."""
-        return {"kind": KIND, **asdict(self)}
+    thumbnails: list[Array] | None = None  # JPEG files as arrays of bytes
 
     @classmethod
     def from_info(cls, info: Any) -> Record:
-        """Return what a file has kept, nothing if it is no record.
+        """Return the record in the info of a model file, or an empty one if there is none.
 
-        Raises ModelFileError unless all is of its type, and of one length.
+        Raises ModelFileError if a value has a wrong type, or if lengths differ.
         """
         if type(info) is not dict or info.get("kind") != KIND:
             return cls()
-        names = {f.name for f in fields(cls)}
-        try:
-            found = cls(**{name: value for name, value in info.items() if name in names})
+        with suppress(AttributeError, TypeError, ValueError):
+            found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
             texts = [found.made, found.method, found.select, *found.settings]
-            texts += [
-                *found.files,
-                *found.sha256,
-                *found.labels,
-                *(text for pair in found.skipped for text in pair),
-            ]
+            texts += chain(found.files, found.sha256, found.labels, *found.skipped)
             optional = [value for value in (found.per_class, found.cv_accuracy) if value is not None]
-            good = (
+            if (
                 all(type(part) is list for part in lists)
                 and type(found.settings) is dict
                 and all(isinstance(text, str) for text in texts)
@@ -114,19 +103,16 @@ class Record:
                 and (found.cv_accuracy is None or (0 <= found.cv_accuracy <= 1 and n > 0))
                 and (found.thumbnails is None or len(pictures) == n)
                 and all(isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.ndim == 1 for p in pictures)
-            )
-        except (AttributeError, TypeError, ValueError):
-            good = False
-        if not good:
-            raise ModelFileError(
-                "The record of the model's training is not what ledl fit writes. Use the model from Python "
-                "with ledl.load, or train it again."
-            )
-        return found
+            ):
+                return found
+        raise ModelFileError(
+            "The record of the training in this file was not written by ledl fit. Use the model in Python "
+            "with ledl.load, or train it again."
+        )
 
 
 class ImageModel(NamedTuple):
-    """A model that takes images, what it is made of, and the record of how it was made."""
+    """Hold a model of images, its parts and its record."""
 
     model: Any
     parts: Parts
@@ -138,7 +124,7 @@ class ImageModel(NamedTuple):
 
 
 def image_model(model: Any, record: Record) -> ImageModel | None:
-    """Return a model as one of images; None if it takes anything else, or ends in no fitted classifier."""
+    """Return a model of images with its parts, or None if it takes other input or is no fitted classifier."""
     parts = parts_of(model)
     takes_images = parts.transformers and isinstance(parts.transformers[0], PixelFeatures | ResNetFeatures)
     classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
@@ -146,20 +132,20 @@ def image_model(model: Any, record: Record) -> ImageModel | None:
 
 
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
-    """Return the model in a file; `network` says where its network lies now."""
+    """Return the model in a file. `network` is the path of its network, if it has moved."""
     if not Path(path).is_file():
-        what = "is a folder" if Path(path).is_dir() else "is not there"
-        raise FileNotFoundError(f"{shown(path)} {what}. The model comes first, a file that ledl fit wrote.")
+        what = "is a folder" if Path(path).is_dir() else "does not exist"
+        raise FileNotFoundError(f"{shown(path)} {what}. The first argument must be a model file of ledl fit.")
     stored = read(path)
     found = image_model(stored.model, Record.from_info(stored.info))
     if found is None:
         raise TypeError(
-            f"The model in {shown(path)} does not take images, or does not classify. Use it from Python with "
-            "ledl.load, or train one with ledl fit."
+            f"The model in {shown(path)} does not take images, or is not a classifier. Use it in Python with "
+            "ledl.load, or train another one with ledl fit."
         )
     if network is not None:
         if not isinstance(found.extractor, ResNetFeatures):
-            raise ValueError(f"The features of {shown(path)} are pixels; there is no network to point to.")
+            raise ValueError(f"{shown(path)} uses pixels, no network. Leave --features out.")
         found.extractor.set_params(model=network)
     return found
 
@@ -167,20 +153,23 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
 def extract(
     extractor: Any, paths: Sequence[str | os.PathLike[str]]
 ) -> Iterator[tuple[slice, Array, dict[str, str]]]:
-    """Yield features of images, a few at a time; rows of NaN, and reasons by name, for those that are bad."""
-    extractor = copy(extractor).set_params(on_error="skip")  # not for good
+    """Yield a slice of the images, their features, and why images of it cannot be read, by name.
+
+    The features of an image that cannot be read are NaN.
+    """
+    extractor = copy(extractor).set_params(on_error="skip")  # the caller's stays as it is
     size = max(1, min(CHUNK, MAX_NUMBERS // max(getattr(extractor, "_n_features_out", 1), 1)))
     for chunk in gen_batches(len(paths), size):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # who is skipped is told by name
+            warnings.simplefilter("ignore", UserWarning)  # the caller reports each skipped image
             rows = extractor.transform(paths[chunk])
-        if rows.shape[1] == 0:  # none could be read
+        if rows.shape[1] == 0:  # no image could be read
             rows = np.full((len(rows), extractor._n_features_out), np.nan, dtype=np.float32)
         yield chunk, rows, {name: reason for _, name, reason in extractor.skipped_}
 
 
 class Prediction(NamedTuple):
-    """What a model says of one image; `error` where it cannot be read."""
+    """Hold the prediction for one image, or the error if the image cannot be read."""
 
     path: str
     label: str = ""
@@ -196,7 +185,10 @@ def predict_files(
     reject: float | None = None,
     watch: Watch = lambda done, total: None,
 ) -> Iterator[Prediction]:
-    """Yield the labels of images, in their order; `reject`: the share of usual images that may be refused."""
+    """Yield the predictions for images in their order.
+
+    `reject` is the share of images of the known classes that may be rejected by mistake.
+    """
     classifier, rejecter = found.parts.classifier, found.parts.rejecter
     classes = [str(label) for label in classifier.classes_]
     for chunk, rows, reasons in extract(found.extractor, paths):
@@ -216,8 +208,8 @@ def predict_files(
         for i, path in enumerate(paths[chunk]):
             name = shown(path)
             if not good[i]:
-                no_numbers = f"{name} has features that are no numbers: the network may be broken."
-                yield Prediction(name, error=reasons.get(name, no_numbers))
+                reason = reasons.get(name, f"{name} has features that are NaN. The network may be broken.")
+                yield Prediction(name, error=reason)
                 continue
             order = np.argsort(-scores[i], kind="stable")
             ranking = tuple((classes[j], float(scores[i, j])) for j in order)
@@ -228,18 +220,18 @@ def predict_files(
 
 
 def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
-    """Return what rejects that share; refuse where nothing can be told, or too few samples tell."""
+    """Return the part of the model that rejects images. Raise ValueError if it cannot reject this share."""
     rejecter = found.parts.rejecter
     if rejecter is None:
         raise ValueError(
-            "The model cannot tell what is unlike every class: that takes a method with atoms (ledl-cv, ledl, "
-            "src, crc, csdl, dksvd or lcksvd) and two images of each class. Train again, or leave --reject out."
+            "This model cannot reject images. Rejection needs a method with atoms (ledl-cv, ledl, src, crc, "
+            "csdl, dksvd or lcksvd) and two images per class. Train again, or leave --reject out."
         )
     least = 1 / (len(rejecter.evidence_) + 1)
     if 0 < reject < least:
         raise ValueError(
-            f"--reject {reject} would reject nothing: {len(rejecter.evidence_)} training images tell no share "
-            f"below {least:.3g}. Ask for --reject {least:.2g} or more, or train with more images."
+            f"--reject {reject} would reject nothing. With {len(rejecter.evidence_)} training images the "
+            f"smallest share is {least:.3g}. Use --reject {least:.2g} or more, or train with more images."
         )
     return rejecter
 
@@ -251,17 +243,17 @@ def explain_image(
     *,
     reject: float | None = None,
 ) -> Explanation:
-    """Return why an image is taken for a class, and write a page that shows it."""
+    """Return the explanation of a prediction, and write it as a page."""
     if not isinstance(found.parts.classifier, DictionaryClassifier):
         raise ValueError(
-            f"The method of this model, {facts(found)['method']}, has no atoms to explain by. Train with "
-            "--method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
+            f"The method of this model, {facts(found)['method']}, has no atoms, so it cannot be explained. "
+            "Train with --method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
         )
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
     explanation = explain(found.model, os.fspath(image))
     extractor, pictures = found.extractor, found.record.thumbnails
-    shape: tuple[int, ...] | None = None  # of the picture that a row of features is, if it is one
+    shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
         shape = height_and_width(extractor.size) + (() if extractor.color == "gray" else (3,))
     explanation.to_html(
@@ -276,7 +268,7 @@ def explain_image(
 
 
 def describe(extractor: Any) -> str:
-    """Return an extractor in a few words."""
+    """Return a short description of an extractor."""
     if isinstance(extractor, PixelFeatures):
         height, width = height_and_width(extractor.size)
         return f"{height} x {width} pixels, {extractor.color}"
@@ -284,13 +276,15 @@ def describe(extractor: Any) -> str:
 
 
 def facts(found: ImageModel) -> dict[str, str]:
-    """Return a model in words; its accuracy is that in cross-validation, and how far to trust it."""
+    """Return a description of a model: method, settings, features, classes, images, accuracy."""
     record, classifier = found.record, found.parts.classifier
-    values = {name: v if isinstance(v, str) else f"{v:.4g}" for name, v in record.settings.items()}
-    settings = ", ".join(f"{name.split('__')[-1]}={value}" for name, value in values.items())
-    told = {
+    settings = ", ".join(
+        f"{name.split('__')[-1]}={v if isinstance(v, str) else f'{v:.4g}'}"
+        for name, v in record.settings.items()
+    )
+    described = {
         "method": METHODS[record.method].title if record.method in METHODS else type(classifier).__name__,
-        "settings": f"{settings} (by cross-validation)" if settings else "default settings",
+        "settings": f"{settings} (chosen by cross-validation)" if settings else "defaults",
         "features": describe(found.extractor),
         "classes": ", ".join(map(str, classifier.classes_)),
     }
@@ -298,37 +292,37 @@ def facts(found: ImageModel) -> dict[str, str]:
         counts = sorted(set(Counter(record.labels).values()))
         each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
-        told["trained on"] = f"{len(record.labels)} images, {each} of each class{drawn}; {record.made}"
-        told["accuracy"] = "not known: a class has one image only"
-    if record.cv_accuracy is not None:  # there are labels then
+        described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
+        described["accuracy"] = "not known, because a class has only one image"
+    if record.cv_accuracy is not None:  # then there are labels
         error = standard_error(record.cv_accuracy, len(record.labels))
         chosen = ["settings"] * bool(record.settings) + ["features"] * record.chosen_features
-        optimistic = f"; a little too high, since {' and '.join(chosen)} were chosen on the same images"
-        told["accuracy"] = (
+        optimistic = f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
+        described["accuracy"] = (
             f"{100 * record.cv_accuracy:.1f} % ± {100 * error:.1f} in {record.cv_folds}-fold cross-validation"
             f"{optimistic if chosen else ''}"
         )
-    return told
+    return described
 
 
 def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return all that a model file says of itself."""
+    """Return the description of a model file: its versions, `facts`, and all training images."""
     stored = read(path)
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "model": " ".join(str(stored.model).split()),
         "written by": ", ".join(f"{name} {version}" for name, version in stored.versions.items()),
         "size": f"{Path(path).stat().st_size / 1e6:.2f} MB",
     }
     found = image_model(stored.model, Record.from_info(stored.info))
     if found is None:
-        return told
+        return described
     record, extractor = found.record, found.extractor
-    told |= facts(found)
+    described |= facts(found)
     if isinstance(extractor, ResNetFeatures) and hasattr(extractor, "identity_"):
-        told |= {"network": extractor.identity_, "preprocessing": extractor.preprocessing_.to_json()}
-    return told | {
+        described |= {"network": extractor.identity_, "preprocessing": extractor.preprocessing_.to_json()}
+    return described | {
         "thumbnails": str(len(record.thumbnails)) if record.thumbnails else "none",
-        "rejects": "nothing" if found.parts.rejecter is None else "what is unlike every class, with --reject",
+        "rejects": "nothing" if found.parts.rejecter is None else "images unlike every class, with --reject",
         "labels": Counter(record.labels),
         "files": record.files,
         "sha256": record.sha256,
@@ -349,33 +343,33 @@ def fit_folder(
     thumbnails: bool = True,
     cache: str | os.PathLike[str] | None = None,
     watch: Watch = lambda done, total: None,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> ImageModel:
-    """Train on a folder of images, and return the model: the options are those of ``ledl fit``."""
+    """Train on a folder of images and return the model. The parameters are the options of ``ledl fit``."""
     listing = load_image_folder(folder, labels=labels, decode=False)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
     if per_class is not None:
         counts = np.bincount(target)
         if counts.min() < per_class:
             raise ValueError(
-                f"--per-class {per_class} is more than the {counts.min()} images of the class "
-                f"{names[counts.argmin()]}. Ask for fewer, or leave the class out."
+                f"--per-class {per_class} is too large: the class {names[counts.argmin()]} has only "
+                f"{counts.min()} images. Use a smaller number, or remove the class."
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
     extractors = find_extractors(features, preprocessing, size, cache)
-    tell("Making features, training, cross-validating. Once on each machine some 20 s are for compiling.")
+    report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
-        tell(
-            f"{len(files)} images are many to choose settings by; --method {METHODS[method].chooses_for} "
-            "trains once, at the defaults."
+        report(
+            f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
+            f"{METHODS[method].chooses_for}, which uses the default settings."
         )
     candidates = [fit_files(e, files, names[target], method, select, seed, watch) for e in extractors]
     best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
     is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
     if is_chosen:
         rates = [f"{describe(c.extractor)} {100 * (c.record.cv_accuracy or 0):.1f} %" for c in candidates]
-        tell(f"Features by cross-validation: {', '.join(rates)}.")
+        report(f"Accuracy of the features in cross-validation: {', '.join(rates)}.")
     used = best.record.files
     record = replace(
         best.record,
@@ -393,13 +387,12 @@ def fit_folder(
 def fit_files(
     extractor: Any, files: Sequence[str], labels: Array, method: str, select: str, seed: int, watch: Watch
 ) -> ImageModel:
-    """Make features of images, choose settings if so asked, and return the classifier that is fitted on them.
+    """Make features of images, choose settings if asked for, and return the model fitted on them.
 
-    Its record has the accuracy in cross-validation, and the paths of the images that could be read.
+    The record has the accuracy in cross-validation, and the paths of the images that could be read.
     """
-    parts: list[Array] = []
-    skipped: dict[str, str] = {}
     extractor.fit()
+    parts, skipped = [], dict[str, str]()
     for chunk, rows, reasons in extract(extractor, files):
         parts.append(rows)
         skipped |= reasons
@@ -410,29 +403,27 @@ def fit_files(
     classes, counts = np.unique(y, return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())
     if lost:
-        reason = next(iter(skipped.values()), "The network gives no numbers.")
-        raise ImageError(f"Of the class {min(lost)} no image can be used. {reason}")
+        reason = next(iter(skipped.values()), "The features of the network are NaN.")
+        raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
-        raise ImageError(
-            f"There is one class only, {y[0]}. Give a folder with a folder of images for each class."
-        )
-    n_folds = int(min(N_FOLDS, counts.min()))
+        raise ImageError(f"There is only one class, {y[0]}. Give a folder with one folder of images per class.")
+    n_folds = int(min(5, counts.min()))
     settings: dict[str, Any] = {}
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes")  # few images are what we are for
+        warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
         if METHODS[method].chooses_for and len(classes) < len(y):
             settings = dict(METHODS[method].make(seed=seed).fit(X, y).best_params_)
         elif select == "cv":
             if n_folds < 2:
                 raise ValueError(
-                    "--select cv needs two images of each class at least: one to learn from, one to judge by. "
+                    "--select cv needs at least two images per class, one for training and one for testing. "
                     "Add images, or leave --select out."
                 )
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
             model = METHODS[method].make(seed=seed)
             kind = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # settings that are not chosen need not converge
+                warnings.simplefilter("ignore")  # it is normal that some candidates do not converge
                 found = kind(model, dict(METHODS[method].grid), cv=folds, refit=False).fit(X, y)
             settings = dict(found.best_params_)
         model = METHODS[METHODS[method].chooses_for or method].make(settings, seed)
@@ -460,86 +451,75 @@ def fit_files(
 def find_extractors(
     features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
 ) -> list[Any]:
-    """Return the extractors to choose from: one, unless the choice is left to us.
+    """Return the extractors to choose from: one, or two if `features` is "auto" and a network is found.
 
-    A network has the preprocessing that is named, lies beside it, or is known to belong to it.
+    The preprocessing of a network is the given one, the JSON file next to it, or the one known for it.
     """
-    pixels, model = PixelFeatures(size=size or PIXELS), features
+    pixels, model = PixelFeatures(size=size or 32), features
     if features == "pixels":
         for name, option in (("--preprocessing", preprocessing), ("--cache", cache)):
             if option is not None:
-                raise ValueError(
-                    f"{name} {option} is for features of a network, which is not asked for. Leave it out."
-                )
+                raise ValueError(f"{name} {option} needs a network, but the features are pixels. Leave it out.")
         return [pixels]
     if features == "auto":
         model = str(data_folder() / NETWORK_FILE)
         if find_spec("onnxruntime") is None or not Path(model).is_file():
             return [pixels]
     elif size is not None:
-        raise ValueError(f"--size {size} is for --features pixels, which is not asked for. Leave it out.")
+        raise ValueError(f"--size {size} needs --features pixels, but the features are {model}. Leave it out.")
     if model.endswith(".onnx"):
-        beside = Path(model).with_suffix(".json")
-        if preprocessing is None and beside.is_file():
-            preprocessing = str(beside)
-        model = str(Path(model).absolute())  # the model is used from other folders too
+        if preprocessing is None and Path(model).with_suffix(".json").is_file():
+            preprocessing = str(Path(model).with_suffix(".json"))
+        model = str(Path(model).absolute())  # the model may be used from other folders
     known: dict[str | None, Preprocessing | None] = {None: None, "caffe": CAFFE, "imagenet": IMAGENET}
     try:
         if preprocessing not in known:
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
-    except OSError as error:
-        raise FileNotFoundError(
-            f"--preprocessing {preprocessing} is no file that can be read, nor caffe or imagenet."
-        ) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{preprocessing} does not describe a preprocessing: {error}. Write one with "
-            "ledl.features.Preprocessing(...).to_json(), or give caffe or imagenet."
+            f"{preprocessing} does not describe a preprocessing: {error}. Write the file with "
+            "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
     network = ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
     return [network, pixels] if features == "auto" else [network]
 
 
 def thumbnail(path: str) -> Array:
-    """Return a small JPEG of an image, as bytes."""
+    """Return a JPEG file of an image, at most 96 x 96 pixels, as an array of bytes."""
     image = read_image(path, "RGB")
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    image.thumbnail((96, 96))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
 
 
 def standard_error(share: float, n: int) -> float:
-    """Return that of a share of n, by Agresti and Coull: none is certain, not even 0 and 1."""
+    """Return the standard error of a share of n by Agresti and Coull. It is positive even for 0 and 1."""
     middle = (share * n + 2) / (n + 4)
     return float((middle * (1 - middle) / (n + 4)) ** 0.5)
 
 
 def relative_name(path: str | os.PathLike[str]) -> str:
-    """Return class and file: what stays the same when a folder of classes moves."""
+    """Return class and file name, which stay the same when the folder moves."""
     return shown("/".join(Path(os.path.abspath(path)).parts[-2:]))
 
 
 def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
-    """Return for each image whether it was trained on; and how many others are copies of such.
+    """Return for each image if it is a training image, and the number of other images that are copies of one.
 
-    `known`: for each training image its name and the sha256 of its content. An image is one of them if it has
-    the content: as many of each content as there were, those with the name first.
+    `known` has name and sha256 of the training images. An image with the same content is a training image, as
+    often as the content is in `known`. Images with the same name come first.
     """
-    contents: list[str | None] = []
-    for path in paths:
-        try:
-            contents.append(content_key(path))
-        except (OSError, ImageError):  # told when it is decoded
-            contents.append(None)
+    contents = {}
+    for i, path in enumerate(paths):
+        with suppress(OSError, ImageError):  # decoding will report it
+            contents[i] = content_key(path)
     left = Counter(content for _, content in known)
     names = set(known)
+    copies = [i for i, content in contents.items() if content in left]
+    copies.sort(key=lambda i: (relative_name(paths[i]), contents[i]) not in names)
     seen = [False] * len(paths)
-    n_copies = 0
-    for i in sorted(range(len(paths)), key=lambda i: (relative_name(paths[i]), contents[i]) not in names):
-        content = contents[i]
-        if content is not None and content in left:
-            seen[i] = left[content] > 0
-            left[content] -= 1
-            n_copies += not seen[i]
-    return seen, n_copies
+    for i in copies:
+        seen[i] = left[contents[i]] > 0
+        left[contents[i]] -= 1
+    return seen, len(copies) - sum(seen)

@@ -1,16 +1,13 @@
-"""Training on a folder, labels, accuracy, facts: as a person or a program meets them."""
+"""The commands fit, predict, explain, info and datasets."""
 
 import contextlib
 import csv
-import hashlib
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from types import SimpleNamespace
 
@@ -18,82 +15,64 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 import ledl
-from ledl import image_models
+from ledl.__main__ import main
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
 from ledl.features import PixelFeatures
-from ledl.image_models import (
-    Record,
-    facts,
-    fit_folder,
-    image_model,
-    open_image_model,
-    predict_files,
-    standard_error,
-    trained_on,
-)
 from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
+from helpers.digits import NAMES, write_digits  # noqa: E402
 
 LEDL = [sys.executable, "-m", "ledl"]
-NAMES = ["eins [1]", "null", "zwei"]  # brackets are no markup
-
-
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "LEDL_DATA": "/nowhere"}
+# Options of ledl fit for tests that need any model.
+FAST = ["--size", "8", "--method", "crc"]
 
 
 def run(*words, cwd=".", env=()):
-    """A command in this process, which has paid for its imports."""
+    """Run a command in this process, which is faster than a new one."""
     with contextlib.chdir(cwd), warnings.catch_warnings():
-        warnings.simplefilter("default")  # as users have them, not as pytest does
+        warnings.simplefilter("default")  # as for users; pytest turns warnings into errors
         done = CliRunner().invoke(app, [str(word) for word in words], env={**ENVIRONMENT, **dict(env)})
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
-def run_apart(*words, **env):
-    """A command in a process of its own, for what depends on it."""
-    environment = {**os.environ, **ENVIRONMENT, **env}
-    return subprocess.run(
-        [*LEDL, *map(str, words)], capture_output=True, text=True, timeout=120, env=environment
-    )
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Digits as images: twelve of each of three classes, and a fourth class apart."""
-    root = tmp_path_factory.mktemp("digits")
-    X, y = load_digits(return_X_y=True)
-    for digit, name in ((1, NAMES[0]), (0, NAMES[1]), (2, NAMES[2]), (7, "sieben")):
-        place = root / ("others" if name == "sieben" else "known") / name
-        place.mkdir(parents=True)
-        for i, x in enumerate(X[y == digit][:12]):
-            Image.fromarray(np.uint8(x.reshape(8, 8) * 15)).save(place / f"{i:02d}.png")
+    """Return a folder with images, and with models that are not models of images."""
+    root = write_digits(tmp_path_factory.mktemp("digits"))
+    (root / "empty").mkdir()
+    ledl.save(ledl.CRCClassifier().fit(np.eye(4), [0, 0, 1, 1]), root / "rows.ledl")
+    ledl.save(make_pipeline(PixelFeatures(size=8), PCA(2)), root / "bare.ledl")
     return root
 
 
 @pytest.fixture(scope="module")
-def model(folder):
+def fitted(folder):
+    """Return a model and what the command printed."""
     path = folder / "model.ledl"
     done = run("fit", folder / "known", "-o", path, "--size", "8", "--per-class", "6", "--seed", "3")
     assert done.returncode == 0, done.stderr
-    return path
+    return path, done
 
 
-def test_fit_says_what_it_did_and_records_it(folder, model):
-    path = folder / "again.ledl"
-    done = run("fit", folder / "known", "-o", path, "--size", "8", "--per-class", "6", "--seed", "3")
-    told = " ".join(done.stdout.split())
-    for words in ("LEDL", "8 x 8 pixels", "18 images, 6 of each class, drawn with seed 3", "5-fold", str(path)):
-        assert words in told
+@pytest.fixture(scope="module")
+def model(fitted):
+    return fitted[0]
+
+
+def test_fit_prints_what_it_did_and_records_it(fitted):
+    path, done = fitted
+    assert "The first run on a machine takes about 20 s longer" in done.stderr
+    printed = " ".join(done.stdout.split())
+    for words in ("LEDL", "8 x 8 pixels", "18 images, 6 per class, drawn with seed 3", "5-fold", str(path)):
+        assert words in printed
     facts = json.loads(run("info", path, "--json").stdout)
     files = [f"{name}/{i:02d}.png" for name in NAMES for i in range(12)]
     drawn, _ = next(few_shot_splits(np.repeat(np.arange(3), 12), n_per_class=6, seeds=[3]))
@@ -102,18 +81,14 @@ def test_fit_says_what_it_did_and_records_it(folder, model):
     assert "18 images" in run("info", path).stdout
 
 
-def test_the_accuracy_in_cross_validation_is_that_of_models_that_have_not_seen_an_image(folder, model):
-    stored = read(model)
-    truth, said = np.array(stored.info["labels"]), stored.model[-1].cv_predictions_
-    assert stored.info["cv_accuracy"] == np.mean(truth == said)
-    images = [str(folder / "known" / name) for name in stored.info["files"]]
-    # The labels that the command line gives are those of the model in Python.
-    labels = ledl.load(model).predict(images)
+def test_labels_are_those_of_the_model_in_python(folder, model):
+    images = [str(folder / "known" / name) for name in read(model).info["files"]]
     done = run("predict", model, *images, "--format", "csv")
-    assert [row["label"] for row in csv.DictReader(io.StringIO(done.stdout))] == labels.tolist()
+    labels = [row["label"] for row in csv.DictReader(io.StringIO(done.stdout))]
+    assert labels == ledl.load(model).predict(images).tolist()
 
 
-def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
+def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
     done = run("predict", model, folder / "known", "--labels", "folder", "--format", "json")
     rows = json.loads(done.stdout)
     assert [row["truth"] for row in rows] == [row["path"].split("/")[-2] for row in rows]
@@ -122,21 +97,21 @@ def test_labels_of_a_folder_skip_what_was_trained_on(folder, model):
     assert not {"/".join(row["path"].split("/")[-2:]) for row in rows} & trained
     right = sum(row["label"] == row["path"].split("/")[-2] for row in rows)
     assert f"({right} of 18)" in done.stderr
-    assert "Skipped 18 images" in done.stderr
+    assert "Skipped 18 training images" in done.stderr
     wrong = json.loads(
         run("predict", model, folder / "known", "--labels", "folder", "--format", "json", "--mistakes").stdout
     )
     assert wrong == [row for row in rows if row["label"] != row["truth"]]
-    # Moved elsewhere, they are still known; with another content under the same name they are not.
-    moved = folder / "moved"
+    # Training images are recognized in another folder, but not if their content has changed.
+    moved = tmp_path / "moved"
     shutil.copytree(folder / "known", moved)
     first = sorted(trained)[0]
     Image.new("L", (8, 8), 200).save(moved / first)
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "Skipped 17 images" in done.stderr
+    assert "Skipped 17 training images" in done.stderr
     shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "Copies of training images among the others: 1." in done.stderr
+    assert "1 of the other images are copies of training images." in done.stderr
 
 
 def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
@@ -152,11 +127,11 @@ def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
 
 def test_images_of_no_class_are_rejected(folder, model):
     words = [folder / "known", folder / "others", "--labels", "folder"]
-    told = run("predict", model, *words, "--reject", "0.1").stdout
-    assert "12 images are in folders that are no class of the model (sieben)" in told
-    n_rejected = int(told.split("(sieben); ")[1].split()[0])
+    printed = run("predict", model, *words, "--reject", "0.1").stdout
+    assert "12 images have labels that the model does not know (sieben)" in printed
+    n_rejected = int(printed.split("(sieben): ")[1].split()[0])
     assert n_rejected >= 6
-    assert "they count for nothing" in run("predict", model, *words).stdout
+    assert "they do not count" in run("predict", model, *words).stdout
 
 
 def test_formats_agree(folder, model):
@@ -173,17 +148,23 @@ def test_formats_agree(folder, model):
     assert rows[0]["label"] in run("predict", model, *paths).stdout
 
 
-def test_what_is_no_image_by_its_name_is_told(folder, model, tmp_path):
+def test_files_of_other_types_are_reported(folder, model, tmp_path):
     mixed = tmp_path / "mixed"
     shutil.copytree(folder / "known", mixed)
     for name in ("a.HEIC", "b.heic", "notes.txt", ".hidden"):
         (mixed / "null" / name).write_bytes(b"")
-    told = "Not looked at, for their endings: 2 .heic, 1 .txt."
-    assert told in run("predict", model, mixed).stderr
-    assert told in run("fit", mixed, "-o", tmp_path / "m.ledl", "--size", "8").stderr
+    text = "Skipped (unsupported type): a.HEIC, b.heic, notes.txt\n"
+    assert text in run("predict", model, mixed).stderr
+    assert text in run("fit", mixed, "-o", tmp_path / "m.ledl", *FAST).stderr
+    for i in range(4):
+        (mixed / "null" / f"{i}.txt").write_bytes(b"")
+    assert (
+        "(unsupported type): 0.txt, 1.txt, 2.txt, 3.txt, a.HEIC and 2 more\n"
+        in run("predict", model, mixed).stderr
+    )
 
 
-def test_a_page_says_why(folder, model, tmp_path):
+def test_a_page_explains_a_prediction(folder, model, tmp_path):
     out = tmp_path / "why.html"
     image = folder / "known" / "null" / "00.png"
     done = run("explain", model, image, "-o", out, "--reject", "0.1")
@@ -202,7 +183,7 @@ def test_a_page_says_why(folder, model, tmp_path):
 
 def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model, tmp_path):
     bad = tmp_path / "bad [x].png"
-    bad.write_bytes(b"no image")
+    bad.write_bytes(b"not an image")
     good = folder / "known" / "null" / "00.png"
     done = run("predict", model, bad, good, "--format", "json")
     assert done.returncode == 1
@@ -213,14 +194,14 @@ def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model,
     assert run("predict", model, bad).returncode == 1
     damaged = tmp_path / "damaged"
     shutil.copytree(folder / "known", damaged)
-    (damaged / "null" / "00.png").write_bytes(b"no image")
-    done = run("fit", damaged, "-o", tmp_path / "m.ledl", "--size", "8")
+    (damaged / "null" / "00.png").write_bytes(b"not an image")
+    done = run("fit", damaged, "-o", tmp_path / "m.ledl", *FAST)
     assert done.returncode == 0
     assert "Left out:" in done.stdout
     assert "null/00.png" in done.stdout
 
 
-def test_a_network_and_its_identity_travel(folder, tmp_path):
+def test_a_model_knows_its_network(folder, tmp_path):
     pytest.importorskip("onnxruntime")
     from helpers.networks import write_model
 
@@ -231,6 +212,7 @@ def test_a_network_and_its_identity_travel(folder, tmp_path):
     assert done.returncode == 2
     assert "--preprocessing" in done.stderr
     options = ["--features", "network.onnx", "--preprocessing", "imagenet", "--method", "crc"]
+    options += ["--per-class", "4"]
     done = run("fit", folder / "known", "-o", out, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     image = folder / "known" / "null" / "00.png"
@@ -267,25 +249,31 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
     [
         (["fit", "nothing", "-o", "m.ledl"], "There is no folder"),
         (["fit", "known", "-o", "known"], "is a folder"),
-        (["fit", "known", "-o", "no/m.ledl"], "Make it first"),
-        (["fit", "known", "-o", "m.ledl", "--per-class", "13"], "--per-class 13 is more than the 12 images"),
+        (["fit", "known", "-o", "no/m.ledl"], "Create it first"),
+        (
+            ["fit", "known", "-o", "m.ledl", "--per-class", "13"],
+            "--per-class 13 is too large: the class eins [1] has only 12 images",
+        ),
         (["fit", "model.ledl", "-o", "m.ledl"], "is a file"),
         (["fit", "known", "-o", "m.ledl", "--method", "svm"], "crc-regularized"),
         (["fit", "known", "-o", "m.ledl", "--features", "no.onnx"], "There is no model"),
         (["fit", "known", "-o", "m.ledl", "--per-class", "1", "--select", "cv"], "two images"),
-        (["fit", "others", "-o", "m.ledl"], "one class only"),
+        (["fit", "others", "-o", "m.ledl"], "only one class"),
         (["fit", "known/null", "-o", "m.ledl"], "no folders"),
         (["predict", "known/null/00.png", "known"], "no model file"),
-        (["predict", "no.ledl", "known"], "no.ledl is not there"),
-        (["predict", "known", "model.ledl"], "The model comes first"),
-        (["predict", "model.ledl", "known", "--mistakes"], "need --labels"),
+        (["predict", "no.ledl", "known"], "no.ledl does not exist"),
+        (["predict", "known", "model.ledl"], "must be a model file"),
+        (["predict", "model.ledl", "known", "--mistakes"], "Add --labels"),
         (["predict", "model.ledl", "known", "others", "--labels", "t.csv"], "for one folder"),
         (["predict", "model.ledl", "known", "--reject", "0.01"], "--reject 0.053 or more"),
         (["fit", "known", "-o", "m.ledl", "--size", "5000"], "4096"),
-        (["fit", "known", "-o", "/proc/m.ledl"], "Nothing can be written"),
-        (["fit", "known", "-o", "/dev/null"], "no plain file"),
-        (["fit", "known", "-o", "m.ledl", "--features", "pixels", "--cache", "c"], "--cache c is for"),
-        (["fit", "known", "-o", "m.ledl", "--features", "n.onnx", "--size", "8"], "--size 8 is for"),
+        (["fit", "known", "-o", "/proc/m.ledl"], "Cannot write to the folder"),
+        (["fit", "known", "-o", "/dev/null"], "not a regular file"),
+        (["fit", "known", "-o", "m.ledl", "--features", "pixels", "--cache", "c"], "--cache c needs a network"),
+        (
+            ["fit", "known", "-o", "m.ledl", "--features", "n.onnx", "--size", "8"],
+            "--size 8 needs --features pixels",
+        ),
         (
             ["fit", "known", "-o", "m.ledl", "--features", "n.onnx", "--preprocessing", "p.json"],
             "caffe or imagenet",
@@ -294,7 +282,7 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["explain", "model.ledl", "known/null/00.png", "-o", "known"], "known/why.html"),
         (["predict", "model.ledl", "no.png"], "There is no file or folder"),
         (["predict", "model.ledl", "empty"], "no images"),
-        (["predict", "model.ledl", "known", "--confusion", "c.csv"], "need --labels"),
+        (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),
         (["explain", "model.ledl", "no.png", "-o", "m.html"], "no.png"),
         (["info", "known/null/00.png"], "no model file"),
@@ -303,11 +291,6 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
     ],
 )
 def test_errors_say_what_to_do_and_write_nothing(folder, model, words, message):
-    (folder / "empty").mkdir(exist_ok=True)
-    rows = ledl.CRCClassifier().fit(np.eye(4), [0, 0, 1, 1])
-    ledl.save(rows, folder / "rows.ledl")
-    ledl.save(make_pipeline(PixelFeatures(size=8), PCA(2)), folder / "bare.ledl")
-    assert run("info", folder / "bare.ledl").returncode == 0
     before = sorted(folder.rglob("*"))
     done = run(*words, cwd=folder)
     assert done.returncode == 2
@@ -316,26 +299,10 @@ def test_errors_say_what_to_do_and_write_nothing(folder, model, words, message):
     assert sorted(folder.rglob("*")) == before
 
 
-def test_what_was_trained_on_is_known_by_its_content(tmp_path):
-    files = {}
-    for name, value in {"p/cat/0": 1, "q/cat/0": 2, "p/dog/0": 3, "p/dog/1": 3, "p/fox/0": 4}.items():
-        file = tmp_path / f"{name}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (4, 4), value).save(file)
-        files[name] = file
-    digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-    known = [
-        ("cat/0.png", digests["p/cat/0"]),
-        ("cat/0.png", digests["q/cat/0"]),
-        ("dog/1.png", digests["p/dog/1"]),
-    ]
-    seen, n_copies = trained_on(known, list(files.values()))
-    assert dict(zip(files, seen, strict=True)) == {
-        "p/cat/0": True, "q/cat/0": True, "p/dog/0": False, "p/dog/1": True, "p/fox/0": False,
-    }  # fmt: skip
-    assert n_copies == 1
-    renamed = files["p/fox/0"].rename(tmp_path / "other.png")
-    assert trained_on([("fox/0.png", digests["p/fox/0"])], [renamed]) == ([True], 0)
+def test_info_describes_any_model_file(folder):
+    done = run("info", folder / "bare.ledl")
+    assert done.returncode == 0
+    assert "PCA" in done.stdout
 
 
 def test_links_and_dots_change_nothing(folder, model, tmp_path):
@@ -353,7 +320,7 @@ def test_links_and_dots_change_nothing(folder, model, tmp_path):
     assert "(6 of 6)" in done.stdout
 
 
-def test_a_table_of_labels_serves_both(folder, tmp_path):
+def test_fit_and_predict_take_a_table_of_labels(folder, tmp_path):
     flat = tmp_path / "flat"
     flat.mkdir()
     lines = ["filename,label"]
@@ -363,114 +330,52 @@ def test_a_table_of_labels_serves_both(folder, tmp_path):
             lines.append(f"{name}-{file.name},{name}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
     out = tmp_path / "m.ledl"
-    done = run("fit", flat, "-o", out, "--labels", tmp_path / "labels.csv", "--size", "8", "--per-class", "6")
+    done = run("fit", flat, "-o", out, "--labels", tmp_path / "labels.csv", "--per-class", "6", *FAST)
     assert f"--labels {tmp_path / 'labels.csv'}" in done.stdout
     flat = flat.rename(tmp_path / "renamed")
     done = run("predict", out, flat, "--labels", tmp_path / "labels.csv")
-    assert "Skipped 18 images" in done.stderr
+    assert "Skipped 18 training images" in done.stderr
     assert " of 18)" in done.stdout
-    done = run("fit", folder / "known", "-o", out, "--size", "8")
-    assert (
-        "trained on all of these images" in run("predict", out, folder / "known", "--labels", "folder").stderr
-    )
+    run("fit", folder / "known", "-o", out, *FAST)
+    done = run("predict", out, folder / "known", "--labels", "folder")
+    assert "trained on all of these images" in done.stderr
 
 
-def test_thumbnails_are_those_of_their_images(folder, model):
-    info = read(model).info
-    for name, picture in zip(info["files"], info["thumbnails"], strict=True):
-        small = np.asarray(Image.open(io.BytesIO(picture.tobytes())).convert("L"), dtype=float)
-        with Image.open(folder / "known" / name) as image:
-            np.testing.assert_allclose(small, np.asarray(image, dtype=float), atol=40)
-
-
-def test_many_images_are_told_of_a_faster_way(folder, monkeypatch):
-    monkeypatch.setattr(image_models, "MANY_IMAGES", 3)
-    for method, expected in (("ledl-cv", True), ("ledl", False)):
-        told = []
-        fit_folder(folder / "known", features="pixels", size=8, method=method, tell=told.append)
-        assert any("--method ledl trains once" in text for text in told) == expected
-
-
-def test_auto_takes_the_better_features_and_says_so(folder, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime")
-    from helpers.networks import write_model
-
-    write_model(tmp_path / "resnet50_pool5.onnx", n_features=2, monkeypatch=monkeypatch)
-    monkeypatch.setenv("LEDL_DATA", str(tmp_path))
-    told = []
-    trained = fit_folder(folder / "known", size=8, tell=told.append)
-    assert isinstance(trained.model[0], PixelFeatures)  # the network's mean colours tell nothing of digits
-    assert trained.record.chosen_features
-    assert "too high, since settings and features were chosen" in facts(trained)["accuracy"]
-    assert "resnet50_pool5.onnx" in told[-1]
-    trained = fit_folder(folder / "known", size=8, per_class=1)
-    assert not trained.record.chosen_features
-
-
-def test_two_classes_and_steps_between(folder, tmp_path):
-    two = tmp_path / "two"
-    for name in NAMES[:2]:
-        shutil.copytree(folder / "known" / name, two / name)
-    files = sorted(two.rglob("*.png"))
-    labels = [file.parent.name for file in files]
-    for classifier in (ledl.CRCClassifier(), LogisticRegression(C=1e3), LinearSVC()):
-        model = make_pipeline(PixelFeatures(size=8), StandardScaler(), classifier).fit(files, labels)
-        found = list(predict_files(image_model(model, Record()), files))
-        assert [one.label for one in found] == model.predict(files).tolist()
-        assert [one.label for one in found] == labels
-        score = model.decision_function(files)[0]
-        first = dict(found[0].ranking)
-        np.testing.assert_allclose(np.sign(first[model.classes_[1]] - first[model.classes_[0]]), np.sign(score))
-
-
-def test_records_that_were_tampered_with_are_refused(folder, model, tmp_path):
+def test_changed_records_are_reported(folder, model, tmp_path):
     stored, image = read(model), folder / "known" / "null" / "00.png"
-    changed = {"files": {f"f{i}": 1 for i in range(18)}}
-    ledl.save(stored.model, tmp_path / "t.ledl", info={**stored.info, **changed})
+    ledl.save(stored.model, tmp_path / "t.ledl", info={**stored.info, "labels": ["x"] * 17})
     for command, *words in (["info"], ["predict", image], ["explain", image, "-o", "e.html"]):
         done = run(command, tmp_path / "t.ledl", *words, cwd=tmp_path)
         assert done.returncode == 2
-        assert "not what ledl fit writes" in done.stderr
-    for changed in (
-        {"labels": ["x"] * 17},
-        {"thumbnails": [np.zeros(3)] * 18},
-        {"skipped": [["a"]]},
-        {"settings": [1]},
-        {"cv_accuracy": 7.0},
-        {"files": np.zeros(18)},
-        {"made": 5},
-    ):
-        with pytest.raises(ledl.ModelFileError):
-            Record.from_info({**stored.info, **changed})
-    ledl.save(stored.model, tmp_path / "t.ledl", info=[1, 2])  # no record at all
-    assert open_image_model(tmp_path / "t.ledl").record == Record()
+        assert "was not written by ledl fit" in done.stderr
 
 
-def test_names_do_not_command_the_terminal(folder, tmp_path):
+def test_names_cannot_control_the_terminal(folder, tmp_path, monkeypatch):
     odd = tmp_path / "odd"
     for name, new in zip(NAMES, ["\x1b[31mred", "b\xe9", "c"], strict=True):
         shutil.copytree(folder / "known" / name, odd / new)
     out = tmp_path / "m.ledl"
-    assert run("fit", odd, "-o", out, "--size", "8", "--per-class", "6").returncode == 0
+    assert run("fit", odd, "-o", out, "--per-class", "6", *FAST).returncode == 0
     for done in (run("info", out), run("predict", out, odd, "--labels", "folder")):
         assert done.returncode == 0
         assert "\x1b" not in done.stdout
-    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    done = run_apart("predict", out, odd, "--labels", "folder", **ascii_only)
-    assert done.returncode == 0, done.stderr
-    assert "Accuracy" in done.stdout
-
-
-def test_the_standard_error_is_that_of_agresti_and_coull():
-    np.testing.assert_allclose(standard_error(0.5, 96), np.sqrt(0.25 / 100))
-    np.testing.assert_allclose(standard_error(1.0, 16), np.sqrt(0.9 * 0.1 / 20))
+    # A terminal without letters such as é gets escapes.
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
+    monkeypatch.setattr(sys, "argv", ["ledl", "predict", str(out), str(odd), "--labels", "folder"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    sys.stdout.flush()
+    assert "Accuracy" in printed.getvalue().decode("ascii")
+    assert "b\\xe9" in printed.getvalue().decode("ascii")
 
 
 def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
     out = tmp_path / "m.ledl"
     done = run("fit", folder / "known", "-o", out, "--size", "8", "--per-class", "1")
     assert done.returncode == 0, done.stderr
-    assert "not known" in done.stdout
+    assert "Accuracy:   not known" in done.stdout
     assert run("predict", out, folder / "known" / "null" / "00.png").returncode == 0
 
 
@@ -482,7 +387,8 @@ def test_the_shell_completes_commands_methods_and_datasets():
         ("ledl datasets us", "usps"),
     ):
         asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_LEDL_COMPLETE": "complete_bash"}
-        assert expected in run_apart(**asked).stdout.split()
+        done = CliRunner().invoke(app, [], env=asked, prog_name="ledl")
+        assert expected in done.stdout.split()
 
 
 def test_datasets_are_listed(tmp_path):
@@ -512,8 +418,8 @@ def test_a_dataset_becomes_a_folder_of_images(tmp_path):
         assert message in " ".join(done.stderr.split())
 
 
-def test_who_stops_reading_hears_no_complaint(folder, model):
-    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 30, "--format", "csv"]
+def test_a_closed_pipe_prints_no_error(folder, model):
+    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 10, "--format", "csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
@@ -523,15 +429,15 @@ def test_who_stops_reading_hears_no_complaint(folder, model):
 
 def test_ctrl_c_ends_cleanly(folder, model, tmp_path):
     process = subprocess.Popen(
-        [*LEDL, "predict", str(model), *[str(folder / "known")] * 2000],
+        [*LEDL, "predict", str(model), *[str(folder / "known")] * 300],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     process.stdout.readline()
-    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in told
+    assert "Stopped." in printed
+    assert "Traceback" not in printed

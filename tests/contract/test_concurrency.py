@@ -178,7 +178,7 @@ def test_one_extractor_in_several_threads(kind, folders, tmp_path, monkeypatch):
         extractor = ResNetFeatures(tmp_path / "model.onnx", preprocessing=small, on_error="skip", batch_size=2)
     told = []
     monkeypatch.setattr(
-        "ledl.images._reading.Skipped.tell", lambda self, n, *words: told.append((n, len(self)))
+        "ledl.images._reading.Skipped.warn", lambda self, n, *words: told.append((n, len(self)))
     )
     expected = [extractor.transform(files) for files in folders]
     assert told == [(10, number) for number in range(N_THREADS)]

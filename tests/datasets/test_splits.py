@@ -1,3 +1,5 @@
+"""Few-shot splits and identical samples."""
+
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from ledl import CRCClassifier
 from ledl.datasets import FewShotSplit, few_shot_splits, n_shared_samples
 
 
-def test_protocol_to_the_letter(rng):
+def test_splits_follow_the_protocol_exactly(rng):
     y = rng.integers(4, size=100)
     splits = list(few_shot_splits(y))
     assert len(splits) == 8
@@ -38,16 +40,16 @@ def test_any_labels_are_classes():
     assert len(train) == len(test) == 2
 
 
-def test_bad_requests_are_told_at_once():
+def test_bad_requests_are_reported_at_once():
     with pytest.raises(ValueError, match=r"n_per_class=5 .* class 1 has 2"):
         few_shot_splits([0] * 9 + [1] * 2)
     for n_per_class in (0, 1.5):
         with pytest.raises(ValueError, match=f"n_per_class={n_per_class} is not a number"):
             few_shot_splits([0, 1], n_per_class=n_per_class)
-    with pytest.raises(TypeError, match=r"seeds=3 is one number; give a list, \[3\]"):
+    with pytest.raises(TypeError, match=r"seeds=3 is one number. Give a list, \[3\]"):
         few_shot_splits([0, 1], seeds=3)
     for y in ([], [[0], [1]]):
-        with pytest.raises(ValueError, match=r"but a vector is needed"):
+        with pytest.raises(ValueError, match=r"but it must be a vector"):
             few_shot_splits(y)
 
 

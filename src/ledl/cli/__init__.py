@@ -1,4 +1,4 @@
-"""The command line. What computes is imported by the commands that need it, so that help comes at once."""
+"""Define the command line. Commands import heavy modules only when they run, so that help is fast."""
 
 from __future__ import annotations
 
@@ -30,15 +30,12 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of all commands."""
+    """Define the options of all commands."""
 
 
-app.command(epilog=_images.FIT_EXAMPLES)(_images.fit)
-app.command(epilog=_images.PREDICT_EXAMPLES)(_images.predict)
-app.command(epilog=_images.EXPLAIN_EXAMPLES)(_images.explain)
-app.command(epilog=_images.INFO_EXAMPLES)(_images.info)
-app.command(epilog=_images.DATASETS_EXAMPLES)(_images.datasets)
+for command in (_images.fit, _images.predict, _images.explain, _images.info, _images.datasets):
+    app.command(epilog=_images.EXAMPLES[command.__name__])(command)
 app.command(epilog=_reproduce.EXAMPLES)(_reproduce.reproduce)

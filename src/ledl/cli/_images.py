@@ -1,6 +1,6 @@
-"""The commands on images and models of them: ``ledl fit``, ``predict``, ``explain``, ``info`` and ``datasets``.
+"""Define the commands ``ledl fit``, ``predict``, ``explain``, ``info`` and ``datasets``.
 
-What computes is imported by a command that runs, so that help comes at once.
+Commands import heavy modules only when they run, so that help is fast.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import json
 import os
 import shlex
 import warnings
+from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,14 +24,16 @@ from ledl.cli._console import (
     PipedConsole,
     bar,
     check_out,
-    errors_told,
+    errors_reported,
+    report_skipped,
     say,
-    tell_ignored,
 )
 from ledl.experiments import DATASET_TITLES
 from ledl.methods import METHODS
 
-FIT_EXAMPLES = """
+# Printed at the end of the help of each command.
+EXAMPLES = {
+    "fit": """
 [b]Examples[/b]
 
 ledl fit photos -o model.ledl  [dim]# photos/cat/1.jpg, photos/dog/2.jpg, ...[/dim]
@@ -38,58 +42,57 @@ ledl fit photos -o model.ledl --features resnet50_pool5.onnx  [dim]# features of
 
 ledl fit faces -o faces.ledl --features pixels --method crc --select cv
 
-ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# five of each class[/dim]
-"""
-PREDICT_EXAMPLES = """
+ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five images per class[/dim]
+""",
+    "predict": """
 [b]Examples[/b]
 
 ledl predict model.ledl 1.jpg 2.jpg
 
 ledl predict model.ledl photos --format csv > labels.csv
 
-ledl predict model.ledl photos --labels folder  [dim]# accuracy on all images but those trained on[/dim]
+ledl predict model.ledl photos --labels folder  [dim]# accuracy on all images except the training images[/dim]
 
-ledl predict model.ledl photos --labels folder --mistakes  [dim]# which ones to look at[/dim]
+ledl predict model.ledl photos --labels folder --mistakes  [dim]# print only wrong predictions[/dim]
 
-ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for what is unlike every class[/dim]
+ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for images unlike every class[/dim]
 
 [b]Exit status[/b]
 
-0: all images have labels. 1: some could not be read. 2: nothing was done.
-"""
-EXPLAIN_EXAMPLES = """
+0: success. 1: some images could not be read. 2: error, nothing was done.
+""",
+    "explain": """
 [b]Examples[/b]
 
 ledl explain model.ledl photos/3.jpg -o why.html
-"""
-INFO_EXAMPLES = """
+""",
+    "info": """
 [b]Examples[/b]
 
 ledl info model.ledl
 
 ledl info model.ledl --json
-"""
-
-DATASETS_EXAMPLES = """
+""",
+    "datasets": """
 [b]Examples[/b]
 
 ledl datasets
 
-LEDL_DATA=/data ledl datasets  [dim]# look for them in /data[/dim]
+LEDL_DATA=/data ledl datasets  [dim]# search in /data[/dim]
 
-ledl datasets digits -o images  [dim]# images/0/00000.png, ...: something to try ledl fit on[/dim]
-"""
+ledl datasets digits -o images  [dim]# write images/0/00000.png, ..., to try ledl fit[/dim]
+""",
+}
 
-# How the settings of a method are found, and how answers are written.
+# Values of options.
 Select = StrEnum("Select", ["defaults", "cv"])
 Format = StrEnum("Format", ["table", "csv", "json"])
-
-# Those whose models can be kept in a file.
+# Models of the other methods cannot be saved in a file.
 NAMES = [name for name in METHODS if name not in ("ledl-paper", "rbf-svm", "1-nn")]
 
 
 def known_method(name: str) -> str:
-    """Return a method's name, as it is, or refuse it."""
+    """Return the name of a method, or raise an error if there is none of that name."""
     if name not in NAMES:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(NAMES)}.")
     return name
@@ -97,78 +100,76 @@ def known_method(name: str) -> str:
 
 def fit(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder with a folder of images for each class.")
+        Path, typer.Argument(metavar="FOLDER", help="A folder with one folder of images per class.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the model goes.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File for the model.")],
     features: Annotated[
         str,
         typer.Option(
-            metavar="WHAT",
-            help="What is seen of an image. [b]pixels[/b]: those of a small grey copy, for faces and digits. "
-            "[b]FILE.onnx[/b]: the output of a network, for photos. [b]resnet50[/b], or another name: that of "
-            "a network of torchvision. [b]auto[/b]: pixels, or resnet50_pool5.onnx in the folder LEDL_DATA "
-            "if it is there and does better in cross-validation.",
+            metavar="auto|pixels|FILE.onnx|NAME",
+            help="Features of an image. [b]pixels[/b]: a small grey copy, for faces and digits. "
+            "[b]FILE.onnx[/b]: the output of a network, for photos. [b]NAME[/b], for example resnet50: a "
+            "network of torchvision. [b]auto[/b]: the better of pixels and resnet50_pool5.onnx in "
+            "cross-validation, if that file is in the data folder (see ledl datasets); otherwise pixels.",
         ),
     ] = "auto",
     method: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help=f"What classifies: {', '.join(NAMES)}. [b]ledl-cv[/b] is LEDL with kernel, rule and weights "
-            "chosen by cross-validation in the training images.",
+            help=f"The classifier: {', '.join(NAMES)}. [b]ledl-cv[/b] is LEDL with kernel, rule and weights "
+            "chosen by cross-validation on the training images.",
             callback=known_method,
             autocompletion=lambda: NAMES,
         ),
     ] = "ledl-cv",
     per_class: Annotated[
         int | None,
-        typer.Option(min=1, help="Train on so many random images of each class. Without: on all.", metavar="N"),
+        typer.Option(min=1, help="Number of random training images per class. Default: all.", metavar="N"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another number draws other images.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --per-class: another seed draws other images.")] = 0,
     select: Annotated[
         Select,
         typer.Option(
-            help="[b]defaults[/b]: the settings of the estimators. [b]cv[/b]: settings are chosen by "
-            "cross-validation in the training images, as ledl-cv always does."
+            help="Settings of the method. [b]defaults[/b]: the default settings. [b]cv[/b]: chosen by "
+            "cross-validation on the training images. ledl-cv always does this."
         ),
     ] = Select.defaults,
     labels: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.csv", help="For a folder without folders: a table of file names and labels."
-        ),
+        typer.Option(metavar="FILE.csv", help="Table of file names and labels, for a folder without folders."),
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, max=4096, help="Height and width for pixels; 32 without.", metavar="N"),
+        typer.Option(min=1, max=4096, help="Height and width for pixels. Default: 32.", metavar="N"),
     ] = None,
     preprocessing: Annotated[
         str | None,
         typer.Option(
-            metavar="WHAT",
-            help="What is done to an image before a network sees it: [b]caffe[/b], [b]imagenet[/b] or "
-            "[b]FILE.json[/b]. Without: what is known to belong to the network, or lies beside it as "
-            "FILE.json.",
+            metavar="caffe|imagenet|FILE.json",
+            help="How images become the input of the network: [b]caffe[/b], [b]imagenet[/b] or "
+            "[b]FILE.json[/b]. Default: the JSON file with the name of the network next to it, or the "
+            "preprocessing that is known for the network.",
         ),
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep features of images, by content, for the next time."),
+        typer.Option(metavar="FOLDER", help="Folder that keeps features of images for the next run."),
     ] = None,
     no_thumbnails: Annotated[
         bool,
         typer.Option(
             "--no-thumbnails",
-            help="Keep no small pictures of the training images in the model; explanations have none then.",
+            help="Do not store small pictures of the training images. Explanations then show none.",
         ),
     ] = False,
 ) -> None:
-    """Train on a folder of images.
+    """Train a model on a folder of images.
 
-    Prints the accuracy in cross-validation: each training image is judged by a model that has not seen it.
+    Prints the accuracy in cross-validation: each training image is tested with a model trained without it.
     """
     console = PipedConsole(stderr=True)
-    with errors_told(console):
+    with errors_reported(console):
         check_out(out, "model.ledl")
         from ledl.image_models import facts, fit_folder
         from ledl.images import PixelFeatures, image_files
@@ -189,12 +190,12 @@ def fit(
                 thumbnails=not no_thumbnails,
                 cache=cache,
                 watch=watch,
-                tell=lambda text: say(console, text),
+                report=partial(say, console),
             )
         for text in dict.fromkeys(str(warning.message) for warning in caught):
             say(console, f"Note: {text}", style="yellow")
-        save(trained.model, out, info=trained.record.as_info())
-        tell_ignored(console, image_files([folder])[1])
+        save(trained.model, out, info=asdict(trained.record))
+        report_skipped(console, image_files([folder])[1])
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
             if name != "classes":
@@ -204,31 +205,30 @@ def fit(
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         n_same = len(record.sha256) - len(set(record.sha256))
         if n_same:
+            say(people, f"{'Note:':12s}{n_same} images are copies of others, so the accuracy is too high.")
+        if features == "auto" and isinstance(trained.extractor, PixelFeatures):
             say(
                 people,
-                f"{'Note:':12s}{n_same} images have the content of another, so the accuracy is too high.",
+                f"{'Note:':12s}Pixels are for faces and digits. For photos use a network (--features).",
             )
-        if features == "auto" and isinstance(trained.extractor, PixelFeatures):
-            say(people, f"{'Note:':12s}pixels suit faces and digits; photos want a network (--features).")
-        rest = f"{shlex.quote(str(folder))} --labels {shlex.quote(str(labels or 'folder'))}"
-        what = rest if per_class else "IMAGE..."
-        say(people, f"{'Next:':12s}ledl predict {shlex.quote(str(out))} {what}", style="dim")
+        rest = [str(folder), "--labels", str(labels or "folder")] if per_class else ["IMAGE..."]
+        say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that ledl fit wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file of ledl fit.")],
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Images, or folders with images at any depth.")
     ],
-    form: Annotated[Format, typer.Option("--format", help="How labels are written.")] = Format.table,
-    top: Annotated[int, typer.Option(min=1, help="Classes to give for each image, best first.")] = 3,
+    form: Annotated[Format, typer.Option("--format", help="Format of the output.")] = Format.table,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to print per image, best first.")] = 3,
     labels: Annotated[
         str | None,
         typer.Option(
             metavar="folder|FILE.csv",
-            help="Where the truth is: [b]folder[/b], in the name of the folder that an image is in; "
-            "[b]FILE.csv[/b], in a table of file names and labels for one PATH, a folder. Skips the images "
-            "that the model was trained on; prints accuracy and a confusion matrix.",
+            help="True labels. [b]folder[/b]: the name of the folder of each image. [b]FILE.csv[/b]: a table "
+            "of file names and labels, for one PATH that is a folder. Skips the training images of the model. "
+            "Prints accuracy and confusion matrix.",
         ),
     ] = None,
     reject: Annotated[
@@ -236,28 +236,28 @@ def predict(
         typer.Option(
             min=0.0,
             max=1.0,
-            help='Say "none of these" for images unlike every class. The number is the share of images of the '
-            "known classes that may be refused by mistake: 0.05 is one in twenty.",
+            help='Answer "none of these" for images unlike every class. The number is the share of images of '
+            "the known classes that may be rejected by mistake: 0.05 is one in twenty.",
         ),
     ] = None,
     mistakes: Annotated[
-        bool, typer.Option("--mistakes", help="With --labels: write only what was answered wrongly.")
+        bool, typer.Option("--mistakes", help="With --labels: print only wrong predictions.")
     ] = False,
     confusion: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the confusion matrix there.")
+        Path | None, typer.Option(metavar="FILE.csv", help="File for the confusion matrix.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option(metavar="FILE.onnx", help="Where the network lies, if it has moved.")
+        str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
 ) -> None:
-    """Label images: any number of them, a few at a time.
+    """Predict the classes of images.
 
-    A score is larger the more an image looks like a class; scores of different images do not compare.
+    A larger score means that the image looks more like the class. Do not compare scores of different images.
     """
     console = PipedConsole(stderr=True)
-    with errors_told(console):
+    with errors_reported(console):
         if labels is None and (confusion is not None or mistakes):
-            raise ValueError("--confusion and --mistakes need --labels: without the truth there are none.")
+            raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
         if confusion is not None:
             check_out(confusion, "confusion.csv")
         from ledl.cli import _work
@@ -284,29 +284,31 @@ def predict(
         if unreadable:
             say(console, f"{len(unreadable)} of {len(files)} images could not be read.")
         if labels is not None:
-            people = PipedConsole() if form is Format.table else console  # stdout is a machine's otherwise
+            people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
             _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that ledl fit wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file of ledl fit.")],
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="An image.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PAGE.html", help="Where the page goes.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PAGE.html", help="File for the page.")],
     reject: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help='Say "none of these" if the image is unlike every class.'),
+        typer.Option(
+            min=0.0, max=1.0, help='Answer "none of these" if the image is unlike every class, as ledl predict.'
+        ),
     ] = None,
     features: Annotated[
-        str | None, typer.Option(metavar="FILE.onnx", help="Where the network lies, if it has moved.")
+        str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
 ) -> None:
-    """Say why an image is taken for a class: a page with the atoms, and the training images, behind it."""
-    with errors_told(PipedConsole(stderr=True)):
+    """Explain a prediction: write a page with the atoms and training images that led to it."""
+    with errors_reported(PipedConsole(stderr=True)):
         check_out(out, "why.html")
         if out.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"{out} is to be a page for a browser. Give a name that ends in .html.")
+            raise ValueError(f"The page {out} is for a browser. Give a name that ends in .html.")
         from ledl.image_models import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)
@@ -316,17 +318,19 @@ def explain(
 
 def info(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines, with the names of all files.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with the names of all training images.")
+    ] = False,
 ) -> None:
-    """Tell what is in a model file: method, features, classes, accuracy, what it was trained on."""
-    with errors_told(PipedConsole(stderr=True)):
+    """Show what is in a model file: method, features, classes, accuracy, training images."""
+    with errors_reported(PipedConsole(stderr=True)):
         from ledl.image_models import all_facts
 
-        told = all_facts(model)
+        described = all_facts(model)
         if as_json:
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            typer.echo(json.dumps(described, ensure_ascii=False))
             return
-        for name, value in told.items():
+        for name, value in described.items():
             if isinstance(value, str):
                 say(PipedConsole(), f"{name.capitalize() + ':':15s}{value}")
 
@@ -336,31 +340,28 @@ def datasets(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A dataset to write as images.",
+            help="Dataset to write as images.",
             show_default=False,
             autocompletion=lambda: list(DATASET_TITLES),
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where its images go.")
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the images.")
     ] = None,
 ) -> None:
-    """Tell which of the paper's datasets are here, which can be downloaded, and whom to ask for the others.
+    """List the paper's datasets: which are here, which can be downloaded, and whom to ask for the others.
 
-    With a name and a folder: write one that has pictures as a folder of images for each class, to try the other
-    commands on.
+    With NAME and --out: write the dataset as one folder of images per class, to try the other commands.
     """
     console = PipedConsole()
-    with errors_told(PipedConsole(stderr=True)):
+    with errors_reported(PipedConsole(stderr=True)):
         if (name is None) != (out is None):
-            raise ValueError(
-                "A dataset is written with both, a name and a folder: ledl datasets digits -o images."
-            )
+            raise ValueError("Give both a dataset and a folder, for example: ledl datasets digits -o images.")
         if name is not None and out is not None:
             from ledl.cli import _work
 
             n = _work.write_images(name, out)
-            say(console, f"{n} images are in {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
+            say(console, f"Wrote {n} images to {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
             return
         from ledl.datasets import available, data_folder
 
@@ -370,6 +371,5 @@ def datasets(
         for found in available():
             shown.add_row(Text(found.name), Text(found.status, styles[found.status]), Text(found.detail))
         console.print(shown)
-        named = os.environ.get("LEDL_DATA")
-        by = "which LEDL_DATA names" if named else "unless the variable LEDL_DATA names another"
-        say(console, f"Looked for in the folder {data_folder()}, {by}.", style="dim")
+        hint = "from LEDL_DATA" if os.environ.get("LEDL_DATA") else "set LEDL_DATA to use another"
+        say(console, f"Data folder: {data_folder()} ({hint}).", style="dim")

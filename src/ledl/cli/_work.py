@@ -1,6 +1,6 @@
-"""What the commands on images do: find images, write answers one after the other, set them beside the truth.
+"""Find images, print predictions one by one, and compare them with the true labels.
 
-Imported by a command that runs, since it needs what computes.
+Imported only when a command runs, because it needs heavy modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import PipedConsole, printable, say, tell_ignored
+from ledl.cli._console import PipedConsole, printable, report_skipped, say
 from ledl.datasets import load
 from ledl.files import write_atomically
 from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
@@ -29,38 +29,41 @@ from ledl.images import image_files, load_image_folder, pillow, shown
 WIDEST_PATH = 60
 WIDEST_MATRIX = 40  # classes, on a screen
 
-# Images by truth and answer.
+# Number of images by true label and answer.
 Counts: TypeAlias = Counter[tuple[str, str]]
 
 
 def images_of(
     console: Console, paths: list[Path], labels: str | None, found: ImageModel
 ) -> tuple[list[Path], list[str | None]]:
-    """Return the images to label, and the truth if it is known; then without those that were trained on."""
+    """Return the images and their true labels. With true labels, the training images are left out."""
     truths: list[str | None]
     if labels is None or labels == "folder":
         files, others = image_files(paths)
-        tell_ignored(console, others)
+        report_skipped(console, others)
         truths = [shown(Path(os.path.abspath(file)).parent.name) if labels else None for file in files]
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
         files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
     else:
-        raise ValueError(f"--labels {labels} is a table for one folder, but {len(paths)} paths are given.")
+        raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
     if not files:
-        raise ValueError("There are no images to label. Give image files, or folders that hold some.")
+        raise ValueError("There are no images. Give image files, or folders with images.")
     if labels is None:
         return files, truths
     known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:
-        say(console, "The model does not say what it was trained on: accuracy may be too high.", style="yellow")
+        say(console, "The training images of this model are not known. The accuracy may be too high.", "yellow")
     seen, n_copies = trained_on(known, files)
     if all(seen):
-        raise ValueError("The model was trained on all of these images. Give others to judge it by.")
+        raise ValueError("The model was trained on all of these images. Give other images to test it.")
     if any(seen):
-        say(console, f"Skipped {sum(seen)} images that the model was trained on.")
+        say(console, f"Skipped {sum(seen)} training images of the model.")
     if n_copies:
-        say(console, f"Copies of training images among the others: {n_copies}. They count in the accuracy.")
+        say(
+            console,
+            f"{n_copies} of the other images are copies of training images. They count in the accuracy.",
+        )
     kept = [i for i, is_seen in enumerate(seen) if not is_seen]
     return [files[i] for i in kept], [truths[i] for i in kept]
 
@@ -75,10 +78,10 @@ def write_answers(
     has_p_value: bool,
     mistakes: bool,
 ) -> tuple[Counts, list[str]]:
-    """Write what is said of images, only `mistakes` or all, each at once; count them and collect errors.
+    """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
 
-    A "table" is for people: path and label, of these `widths`, scores, and the truth beside a mistake. "csv"
-    has a head; as "json" images that cannot be read are written, too.
+    A "table" has path and label, padded to `widths`, scores, and the true label after a mistake. "csv" has a
+    header. "json" also lists images that cannot be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
@@ -111,7 +114,7 @@ def write_answers(
             lines.writerow([said.path, said.label, *[truth] * has_truth, *[p_value] * has_p_value, *pairs])
         elif not said.error:
             scores = ", ".join(f"{name} {score:.3f}" for name, score in ranking)
-            mistake = "" if truth in (None, said.label) else f"  not {truth}!"
+            mistake = "" if truth in (None, said.label) else f"  wrong, should be {truth}"
             path = f"{said.path:{min(widths[0], WIDEST_PATH)}s}"
             say(people, f"{path}  {said.label:{widths[1]}s}  {scores}{mistake}")
         sys.stdout.flush()
@@ -123,10 +126,9 @@ def write_answers(
 def show_judged(
     console: Console, counts: Counts, classes: list[str], out: Path | None, *, can_reject: bool
 ) -> None:
-    """Tell the accuracy on classes that the model knows, what became of the others, and which were confused.
+    """Print the accuracy on the known classes, the answers for other images, and the confusion matrix.
 
-    Rows of the confusion matrix, which goes to the CSV file `out`, too, are all classes that are tested,
-    columns all that are answers.
+    Rows of the matrix are the tested classes, columns the answers. It is also written to the CSV file `out`.
     """
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
@@ -136,25 +138,25 @@ def show_judged(
         say(console, told, style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
-            among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "nothing"
+            among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "none"
             say(
                 console,
-                f"Of the known classes {n_refused} of {n} ({100 * n_refused / n:.1f} %) were taken for none,\n"
-                f"which counts as wrong; among those with an answer {among} is right.",
+                f"{n_refused} of {n} images of known classes ({100 * n_refused / n:.1f} %) were rejected, "
+                f"which counts as wrong.\nOf the others {among} are right.",
             )
     others = sorted({truth for truth, _ in counts} - set(classes))
     if others:
         names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         n_refused = sum(counts[name, REJECTED] for name in others)
-        what = f"{n_refused} of them were taken for none" if can_reject else "they count for nothing"
+        what = f"{n_refused} of them were rejected" if can_reject else "they do not count"
         n_other = counts.total() - n
-        say(console, f"{n_other} images are in folders that are no class of the model ({names}); {what}.")
+        say(console, f"{n_other} images have labels that the model does not know ({names}): {what}.")
     truths, answers = ({pair[i] for pair in counts} for i in (0, 1))
     rows = [name for name in classes if name in truths] + sorted(truths - set(classes))
     columns = [name for name in [*classes, REJECTED] if name in truths | answers]
     if rows and len(columns) <= WIDEST_MATRIX:
-        say(console, "\nConfusion matrix: rows are the truth, columns the answers.")
-        # Names of classes over the columns where they are short, or numbers.
+        say(console, "\nConfusion matrix: rows are true labels, columns are answers.")
+        # Heads of columns are the names of classes if they are short, else numbers.
         is_short = max(len(name) for name in columns if name != REJECTED) <= 4
         heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
         heads |= {REJECTED: "none"} if REJECTED in heads else {}
@@ -169,14 +171,17 @@ def show_judged(
         Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(table)
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
-            say(console, f"Columns of answers that no tested image has for truth: {untested}.")
+            say(console, f"Columns without a row: {untested}.")
     elif rows:
-        say(console, f"With {len(columns)} classes the confusion matrix is for a file: --confusion FILE.csv.")
+        say(
+            console,
+            f"The confusion matrix has {len(columns)} classes. Write it to a file: --confusion FILE.csv.",
+        )
     wrong = [(-n, truth, said) for (truth, said), n in counts.items() if truth in classes and truth != said]
     if wrong:
-        say(console, "\nCommonest mistakes:")
+        say(console, "\nMost frequent mistakes:")
     for n, truth, said in sorted(wrong)[:5]:
-        say(console, f"{-n:4d}  {truth} taken for {said}")
+        say(console, f"{-n:4d}  {truth} predicted as {said}")
     if out is not None:
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
@@ -186,14 +191,14 @@ def show_judged(
 
 
 def write_images(name: str, folder: Path) -> int:
-    """Write a dataset of pictures as a folder of images for each class, and return how many."""
+    """Write a dataset as one folder of images per class. Return the number of images."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{shown(folder)} is there and not an empty folder. Choose another name.")
+        raise FileExistsError(f"{shown(folder)} exists and is not an empty folder. Choose another name.")
     data = load(name)
     if "images" not in data:
         raise ValueError(
-            f"The dataset {name!r} holds features, not pictures. Those with pictures are digits, usps, yaleb "
-            "and pie."
+            f"The dataset {name!r} has features, no images. Datasets with images are digits, usps, yaleb and "
+            "pie."
         )
     low, high = data.images.min(), data.images.max()
     pictures = np.round((data.images - low) * (255 / (high - low))).astype(np.uint8)

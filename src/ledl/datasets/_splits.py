@@ -1,17 +1,17 @@
-"""The paper's protocol: a few random samples of each class to train on, all others to test."""
+"""Split samples as in the paper: a few random samples of each class for training, all others for testing."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.images import content_key, is_file
+from ledl.images import content_key
 
 
 def few_shot_splits(
@@ -19,17 +19,17 @@ def few_shot_splits(
 ) -> Iterator[tuple[Array, Array]]:
     """Return random splits with `n_per_class` training samples of each class, one split for each seed.
 
-    For each class in ascending order, its indices are permuted by ``np.random.default_rng(seed)``; the
-    first `n_per_class` train, the rest test.
+    The indices of each class, in ascending order of classes, are permuted by ``np.random.default_rng(seed)``.
+    The first `n_per_class` are for training, the others for testing.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
         Labels.
     n_per_class : int, default=5
-        Training samples of each class.
+        Number of training samples of each class.
     seeds : iterable of int, default=range(8)
-        A split for each: the paper has eight.
+        Seeds, one per split. The paper has eight splits.
 
     Yields
     ------
@@ -39,7 +39,7 @@ def few_shot_splits(
     Raises
     ------
     ValueError
-        At once, if a class has fewer samples than `n_per_class`. A class with just as many is not tested.
+        At once, if a class has fewer samples than `n_per_class`. A class with exactly as many is not tested.
 
     Examples
     --------
@@ -49,17 +49,17 @@ def few_shot_splits(
     """
     y = np.asarray(y)
     if y.ndim != 1 or y.size == 0:
-        raise ValueError(f"y has shape {y.shape}, but a vector is needed: one label for each sample.")
+        raise ValueError(f"y has shape {y.shape}, but it must be a vector with one label per sample.")
     if not isinstance(n_per_class, Integral) or n_per_class < 1:
-        raise ValueError(f"n_per_class={n_per_class} is not a number of training samples; use 1, 2, ...")
+        raise ValueError(f"n_per_class={n_per_class} is not a number of training samples. Use 1, 2, ...")
     if isinstance(seeds, Integral):
-        raise TypeError(f"seeds={seeds} is one number; give a list, [{seeds}] for a single split.")
+        raise TypeError(f"seeds={seeds} is one number. Give a list, [{seeds}] for a single split.")
     classes, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     scarcest = counts.argmin()
     if counts[scarcest] < n_per_class:
         raise ValueError(
-            f"n_per_class={n_per_class} samples of each class are asked for, but class {classes[scarcest]} has "
-            f"{counts[scarcest]}. Use a smaller n_per_class, or leave the class out."
+            f"n_per_class={n_per_class} is too large: class {classes[scarcest]} has {counts[scarcest]} "
+            "samples. Use a smaller n_per_class, or leave the class out."
         )
     members = [np.flatnonzero(labels == j) for j in range(len(classes))]
     return (_draw(members, n_per_class, seed) for seed in seeds)
@@ -74,17 +74,17 @@ def _draw(members: list[Array], n_per_class: int, seed: int) -> tuple[Array, Arr
 
 
 class FewShotSplit:
-    """The splits of `few_shot_splits` as a scikit-learn ``cv``.
+    """Give the splits of `few_shot_splits` as a ``cv`` of scikit-learn.
 
-    For `GridSearchCV`, `cross_val_score` and the like. Samples that are on both sides of a split, identical
-    feature by feature, are counted, and reported by a warning: a test sample that was trained on is no test.
+    For example for `GridSearchCV` and `cross_val_score`. A warning counts the test samples that are identical
+    to a training sample, because they make the score too high.
 
     Parameters
     ----------
     n_per_class : int, default=5
-        Training samples of each class.
+        Number of training samples of each class.
     seeds : iterable of int, default=range(8)
-        A split for each.
+        Seeds, one per split.
 
     Examples
     --------
@@ -106,11 +106,11 @@ class FewShotSplit:
         Parameters
         ----------
         X : array-like of shape (n_samples, ...), list of files, or None
-            The samples, in which identical ones are looked for; None: none are.
+            Samples, among which identical ones are searched. If None, nothing is searched.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels.
         groups : None
-            Of no effect; scikit-learn passes it.
+            Ignored; scikit-learn passes it.
 
         Yields
         ------
@@ -118,9 +118,9 @@ class FewShotSplit:
             Indices into `y`.
         """
         splits = few_shot_splits(y, n_per_class=self.n_per_class, seeds=self.seeds)
-        identities = range(len(y)) if X is None else _identities(X)
+        contents = np.arange(len(y)) if X is None else _number_contents(X)
         for seed, (train, test) in zip(self.seeds, splits, strict=True):
-            shared = _n_shared(identities, train, test)
+            shared = np.isin(contents[test], contents[train]).sum()
             if shared:
                 warnings.warn(
                     f"Split {seed}: {shared} of {len(test)} test samples are identical to a training sample.",
@@ -135,12 +135,12 @@ class FewShotSplit:
         Parameters
         ----------
         X, y, groups : None
-            Of no effect; scikit-learn passes them.
+            Ignored; scikit-learn passes them.
 
         Returns
         -------
         int
-            One for each seed.
+            Number of seeds.
         """
         return len(self.seeds)
 
@@ -149,48 +149,46 @@ class FewShotSplit:
 
 
 def n_shared_samples(X: Array, train: Array, test: Array) -> int:
-    """Return how many test samples are identical, feature by feature, to some training sample.
+    """Return how many test samples are identical, in all features, to a training sample.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, ...)
-        All samples, as rows; or a list of files, whose contents are then compared.
+        All samples, as rows. For a list of files, the contents of the files are compared.
     train, test : arrays of int
         Indices of samples.
 
     Returns
     -------
     int
-        Test samples that were trained on.
+        Number of test samples that are also training samples.
 
     Examples
     --------
     >>> n_shared_samples([[1, 2], [3, 4], [1, 2]], [0, 1], [2])
     1
     """
-    return _n_shared(_identities(X), train, test)
+    contents = _number_contents(X)
+    return int(np.isin(contents[np.asarray(test, int)], contents[np.asarray(train, int)]).sum())
 
 
-def _n_shared(identities: Sequence[Any], train: Array, test: Array) -> int:
-    known = {identities[i] for i in train}
-    return sum(identities[i] in known for i in test)
-
-
-def _identities(X: Any) -> list[Any]:
-    """Return for each sample what it has in common with those that are identical to it, and with no other."""
+def _number_contents(X: Any) -> Array:
+    """Return a number for each sample. Identical samples have the same number."""
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     elif hasattr(X, "tocsr"):
         X = X.tocsr()
-    found: list[Any] = []
+    numbers: dict[Any, int] = {}
+    contents = []
     for i in range(X.shape[0] if hasattr(X, "shape") else len(X)):
-        sample = X[i]
+        sample, key = X[i], None
         if hasattr(sample, "toarray"):
             sample = sample.toarray()
         if isinstance(sample, str | os.PathLike):
-            found.append(content_key(sample) if is_file(sample) else os.fspath(sample))
+            key = content_key(sample) if os.path.isfile(sample) else os.fspath(sample)
         elif (array := np.ascontiguousarray(sample)).dtype == object:
-            found.append(tuple(array.reshape(-1).tolist()))
+            key = tuple(array.reshape(-1).tolist())
         else:
-            found.append((array.dtype.str, array.shape, array.tobytes()))
-    return found
+            key = (array.dtype.str, array.shape, array.tobytes())
+        contents.append(numbers.setdefault(key, len(numbers)))
+    return np.array(contents, dtype=int)

@@ -1,6 +1,6 @@
-"""Images as input: reading them, their features, and folders of them with labels. Needs the extra ``images``.
+"""Read images, make features of them, list folders of labelled images. Needs the extra ``images``.
 
-The public names are those of `ledl.features` and `ledl.datasets`; the others are for the packages of ledl.
+The public names are in `ledl.features` and `ledl.datasets`. The others are for the packages of ledl.
 """
 
 from ledl.images._extractors import PixelFeatures, ResNetFeatures
@@ -13,7 +13,6 @@ from ledl.images._reading import (
     content_key,
     height_and_width,
     image_files,
-    is_file,
     load_image_folder,
     pillow,
     read_image,
@@ -33,7 +32,6 @@ __all__ = [
     "content_key",
     "height_and_width",
     "image_files",
-    "is_file",
     "load_image_folder",
     "pillow",
     "read_image",

@@ -1,4 +1,4 @@
-"""Make features of images as scikit-learn transformers: pixels, or the last layer of a ResNet."""
+"""Turn images into features with scikit-learn transformers: pixels, or the last layer of a ResNet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,15 +34,14 @@ from ledl.images._reading import (
     height_and_width,
     pillow,
     read_image,
-    try_each,
 )
 
-# Batches that are decoded ahead of the network.
+# Number of batches that are decoded ahead of the network.
 AHEAD = 2
 
 
 class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer that takes images, which scikit-learn need not check, and learns nothing from them."""
+    """Base of the extractors. scikit-learn does not validate their input, and `fit` learns nothing from it."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -52,35 +51,35 @@ class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 class PixelFeatures(ImageTransformer):
-    """Pixels of images of one size, in a row.
+    """Resize images and return their pixels, one row per image.
 
     Parameters
     ----------
     size : int or tuple (height, width), default=32
-        Images are brought to this size: 32 for the paper's faces, 16 for its digits.
+        Images are resized to this size. The paper has 32 for faces and 16 for digits.
 
     crop : {"none", "square"}, default="none"
-        "square": take the middle square first, so that the aspect is kept. "none": the whole image, its
-        aspect not kept.
+        "square" crops the image to its middle square first, which keeps the aspect ratio. "none" resizes the
+        full image and does not keep the aspect ratio.
 
     color : {"gray", "rgb"}, default="gray"
-        One value a pixel, or three.
+        One value per pixel, or three.
 
     normalize : bool, default=True
-        Scale rows to norm 1. A black image stays zero.
+        Scale each row to norm 1. The row of a black image stays zero.
 
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
 
     on_error : {"raise", "skip"}, default="raise"
-        What to do with an image that cannot be read: stop, or give a row of NaN, list it in `skipped_` and
-        warn.
+        Reaction to an image that cannot be read: "raise" stops. "skip" gives a row of NaN, lists the image in
+        `skipped_` and warns.
 
     Attributes
     ----------
     skipped_ : list of tuples (number, name, reason)
-        The images that the last `transform` could not read; where several threads share the extractor, the
-        one that began last. Rows of NaN tell the same of each.
+        Images that the last `transform` could not read. If several threads share the extractor, those of the
+        thread that began last; the rows of NaN are right in every thread.
 
     Examples
     --------
@@ -123,7 +122,7 @@ class PixelFeatures(ImageTransformer):
         Parameters
         ----------
         X, y : None
-            Of no effect.
+            Ignored.
 
         Returns
         -------
@@ -138,37 +137,31 @@ class PixelFeatures(ImageTransformer):
         Parameters
         ----------
         X : list of paths, uint8 arrays (height, width) or (height, width, 3), or PIL images
-            The images, of any size.
+            Images of any size.
 
         Returns
         -------
         features : ndarray of shape (n_images, height * width) or (n_images, height * width * 3), float32
         """
         self._validate_params()
-        if isinstance(self.size, tuple) and (len(self.size) != 2 or min(self.size) < 1):
-            raise ValueError(f"size={self.size} must be a number, or a height and a width.")
-        # Its own list, so that another thread's `transform` does not write into it.
+        # A new list, so that `transform` in another thread does not write into it.
         self.skipped_ = skipped = Skipped()
-        rows = try_each(as_sources(X), self._pixels, self.on_error, skipped)
-        missing = np.full(self._n_features_out, np.nan, dtype=np.float32)
-        features = np.array([missing if row is None else row for row in rows], dtype=np.float32)
-        features = features.reshape(len(rows), len(missing))
-        skipped.tell(len(rows), "have rows of NaN")
-        if self.normalize:
-            good = ~np.isnan(features).any(axis=1)
-            if good.any():
-                features[good] = normalize(features[good])
+        sources, (height, width) = as_sources(X), height_and_width(self.size)
+        features = np.full((len(sources), self._n_features_out), np.nan, dtype=np.float32)
+        for i, source in enumerate(sources):
+            with skipped.catch(i, source, self.on_error):
+                image = read_image(source, "L" if self.color == "gray" else "RGB", max_pixels=self.max_pixels)
+                if self.crop == "square":
+                    side = min(image.size)
+                    left, top = (image.width - side) // 2, (image.height - side) // 2
+                    image = image.crop((left, top, left + side, top + side))
+                resized = image.resize((width, height), pillow().Image.Resampling.BILINEAR)
+                features[i] = np.asarray(resized).reshape(-1)
+        skipped.warn(len(sources), "have rows of NaN")
+        good = ~np.isnan(features).any(axis=1)
+        if self.normalize and good.any():
+            features[good] = normalize(features[good])
         return features
-
-    def _pixels(self, source: Source) -> Array:
-        """Return the pixels of one image, in a row."""
-        image = read_image(source, "L" if self.color == "gray" else "RGB", max_pixels=self.max_pixels)
-        if self.crop == "square":
-            side = min(image.size)
-            left, top = (image.width - side) // 2, (image.height - side) // 2
-            image = image.crop((left, top, left + side, top + side))
-        height, width = height_and_width(self.size)
-        return np.asarray(image.resize((width, height), pillow().Image.Resampling.BILINEAR)).reshape(-1)
 
     @property
     def _n_features_out(self) -> int:
@@ -177,7 +170,7 @@ class PixelFeatures(ImageTransformer):
 
 
 class ResNetFeatures(ImageTransformer):
-    """The last pooling layer of a ResNet-50: 2,048 values an image, or 12,288 for a pyramid.
+    """Return the last pooling layer of a ResNet-50: 2,048 values per image, or 12,288 for a pyramid.
 
     Parameters
     ----------
@@ -186,26 +179,26 @@ class ResNetFeatures(ImageTransformer):
         h, w) whose mean is taken; or a name such as "resnet50" where torchvision is installed.
 
     pyramid : bool, default=False
-        Features of the whole image and of five crops of half its size, side by side: left upper, right upper,
-        left lower, right lower, centre (the paper's features for Caltech101).
+        Join the features of the full image and of five crops of half its width and height: upper left, upper
+        right, lower left, lower right, centre (the paper's features for Caltech101).
 
     preprocessing : Preprocessing, default=None
-        What is done to an image first. None: what is known to belong to the model; a model of which nothing is
-        known needs one.
+        How an image becomes the input of the network. If None, the preprocessing that is known for this model;
+        an unknown model needs one.
 
     batch_size : int, default=16
-        Images that the network sees at once, crops counted apart.
+        Number of images that the network gets at once. Each crop counts as an image.
 
     cache : path, default=None
-        A folder for features of images that were seen before, by their content, the model and its
-        preprocessing. What was finished before an interrupt is not computed again.
+        Folder that keeps features for the next time, keyed by the content of the image, the model and the
+        preprocessing. After an interruption the finished images are not computed again.
 
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
 
     on_error : {"raise", "skip"}, default="raise"
-        What to do with an image that cannot be read: stop, or give a row of NaN, list it in `skipped_` and
-        warn.
+        Reaction to an image that cannot be read: "raise" stops. "skip" gives a row of NaN, lists the image in
+        `skipped_` and warns.
 
     progress : bool, default=False
         Show a progress bar (extra ``progress``).
@@ -213,23 +206,23 @@ class ResNetFeatures(ImageTransformer):
     Attributes
     ----------
     preprocessing_ : Preprocessing
-        The one that `fit` found.
+        Preprocessing found by `fit`.
 
     identity_ : str
-        Checksum or name of the model that `fit` found. From then on features of another model or preprocessing
-        are refused, until the next `fit`; without `fit`, `transform` takes what there is.
+        Checksum or name of the model found by `fit`. After `fit`, `transform` raises an error if the model or
+        the preprocessing has changed. Without `fit` it takes any model.
 
     skipped_ : list of tuples (number, name, reason)
-        The images that the last `transform` could not read; where several threads share the extractor, the
-        one that began last. Rows of NaN tell the same of each.
+        Images that the last `transform` could not read. If several threads share the extractor, those of the
+        thread that began last; the rows of NaN are right in every thread.
 
     See Also
     --------
-    PixelFeatures : Pixels themselves.
+    PixelFeatures : The pixels themselves.
 
     Examples
     --------
-    No weights come with the package, so this example asks for a file that is not there:
+    The package has no weights, so this example asks for a file that does not exist:
 
     >>> from ledl.features import IMAGENET, ResNetFeatures
     >>> features = ResNetFeatures("resnet50.onnx", preprocessing=IMAGENET, cache="features")
@@ -271,12 +264,12 @@ class ResNetFeatures(ImageTransformer):
         self.progress = progress
 
     def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
-        """Load the model and check that it goes with its preprocessing; there is nothing to learn.
+        """Load the model and check that it accepts its preprocessing; there is nothing to learn.
 
         Parameters
         ----------
         X, y : None
-            Of no effect.
+            Ignored.
 
         Returns
         -------
@@ -288,10 +281,10 @@ class ResNetFeatures(ImageTransformer):
         size = preprocessing.size
         try:
             features = network(np.zeros((2, 3, size, size), dtype=np.float32))
-        except Exception as error:  # ONNX Runtime's own, of several kinds
+        except Exception as error:  # ONNX Runtime has several types of errors
             raise ValueError(
                 f"{self.model} does not take two images of {size} x {size} pixels at once: {error}. Give a "
-                "preprocessing of its size, and export it for any number of images."
+                "preprocessing with the size of the network, and export the network for any number of images."
             ) from error
         self._n_features_out = features.shape[1] * (6 if self.pyramid else 1)
         self.preprocessing_, self.identity_ = preprocessing, network.identity
@@ -303,7 +296,7 @@ class ResNetFeatures(ImageTransformer):
         Parameters
         ----------
         X : list of paths, uint8 arrays (height, width) or (height, width, 3), or PIL images
-            The images, of any size.
+            Images of any size.
 
         Returns
         -------
@@ -319,60 +312,71 @@ class ResNetFeatures(ImageTransformer):
                 "pyramid": self.pyramid,
             }
             cache = FeatureCache(self.cache, json.dumps(recipe, sort_keys=True))
-        # Its own list, so that another thread's `transform` does not write into it.
+        # A new list, so that `transform` in another thread does not write into it.
         self.skipped_ = skipped = Skipped()
-        prepare_one = partial(self._prepare, preprocessing=preprocessing, cache=cache)
-
-        def prepare(batch: slice) -> list[Any]:
-            return try_each(sources[batch], prepare_one, self.on_error, skipped, batch.start)
-
         size = max(self.batch_size // (6 if self.pyramid else 1), 1)
-        batches = [slice(i, i + size) for i in range(0, len(sources), size)]
-        watched: Iterable[slice] = batches
+        starts: Iterable[int] = range(0, len(sources), size)
         if self.progress:
             try:
                 from rich.progress import track
             except ImportError as error:
                 raise ImportError("progress=True needs rich: pip install 'ledl[progress]'.") from error
-            watched = track(batches, description="features")
+            starts = track(starts, description="features")
         features: Array = None
-        for batch, prepared in zip(batches, _computed_ahead(prepare, watched), strict=True):
-            good = [(i, *image) for i, image in enumerate(prepared, batch.start) if image is not None]
-            rows = {i: row for i, _, row, _ in good}
-            new = [(i, key, inputs) for i, key, row, inputs in good if row is None]
-            if new:
-                made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32, copy=False)
-                for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
-                    rows[i] = row
-                    if cache is not None:
-                        cache.put(key, row)
-            for i, row in rows.items():
-                if features is None:
-                    features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
-                features[i] = row
-        skipped.tell(len(sources), "have rows of NaN")
+        with ThreadPoolExecutor(1) as pool:
+            batches = (
+                pool.submit(self._prepare, sources[i : i + size], i, skipped, preprocessing, cache)
+                for i in starts
+            )
+            waiting = deque(islice(batches, AHEAD))
+            while waiting:
+                prepared = waiting.popleft().result()
+                waiting.extend(islice(batches, 1))
+                rows: dict[int, Any] = {i: row for i, _, row, _ in prepared}
+                new = [(i, key, inputs) for i, key, row, inputs in prepared if row is None]
+                if new:
+                    made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32)
+                    for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
+                        rows[i] = row
+                        if cache is not None:
+                            cache.put(key, row)
+                for i, row in rows.items():
+                    if features is None:
+                        features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
+                    features[i] = row
+        skipped.warn(len(sources), "have rows of NaN")
         return np.full((len(sources), 0), np.nan, dtype=np.float32) if features is None else features
 
     def _prepare(
-        self, source: Source, *, preprocessing: Preprocessing, cache: FeatureCache | None
-    ) -> tuple[str, Array | None, Array | None]:
-        """Return the key of an image in the cache, its features if they are there, else the network's input.
+        self,
+        sources: Sequence[Source],
+        first: int,
+        skipped: Skipped,
+        preprocessing: Preprocessing,
+        cache: FeatureCache | None,
+    ) -> list[tuple[int, str, Array | None, Array | None]]:
+        """Return number, cache key, cached features and network input of each image that can be read.
 
-        The input is (1, 3, size, size), or (6, 3, size, size) for a pyramid.
+        An image has either features or an input, (1, 3, size, size), or (6, 3, size, size) for a pyramid.
+        The number of the first image is `first`.
         """
-        key = ""
-        if cache is not None:
-            with suppress(OSError, ImageError):  # decoding will say why
-                key = content_key(source)
-                features = cache.get(key)
-                if features is not None:
-                    return key, features, None
-        image = read_image(source, "RGB", max_pixels=self.max_pixels)
-        parts = pyramid_parts(image) if self.pyramid else [image]
-        return key, None, np.stack([preprocessing(part) for part in parts])
+        prepared = []
+        for number, source in enumerate(sources, first):
+            with skipped.catch(number, source, self.on_error):
+                key, features, inputs = "", None, None
+                if cache is not None:
+                    with suppress(OSError, ImageError):  # decoding will raise it again, with the reason
+                        key = content_key(source)
+                        features = cache.get(key)
+                if features is None:
+                    image = read_image(source, "RGB", max_pixels=self.max_pixels)
+                    parts = pyramid_parts(image) if self.pyramid else [image]
+                    inputs = np.stack([preprocessing(part) for part in parts])
+                prepared.append((number, key, features, inputs))
+        return prepared
 
     def _loaded_network(self) -> tuple[Network, Preprocessing]:
-        """Return the network, loaded once, and its preprocessing; refuse others than those of `fit`."""
+        """Return the network, loaded once, and its preprocessing. Raise if they are not those of `fit`."""
         self._validate_params()
         name = str(self.model)
         if getattr(self, "_loaded", ("",))[0] != name:
@@ -382,74 +386,61 @@ class ResNetFeatures(ImageTransformer):
                 if not hasattr(self, "identity_"):
                     raise
                 raise FileNotFoundError(
-                    f"There is no network {name}, on whose features ({self.identity_}) this was trained. Say "
-                    "where it is: set_params(model=...), in a pipeline with the name of the step before it, "
-                    "features__model in those of ledl fit; on the command line --features."
+                    f"There is no network {name}. The model was trained on its features ({self.identity_}). "
+                    "Say where the network is: set_params(model=...), for a pipeline of ledl fit "
+                    "set_params(features__model=...), on the command line --features."
                 ) from error
             self._loaded: tuple[str, Network] = name, network
         network = self._loaded[1]
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
             raise ValueError(
-                f"How images are prepared for {Path(name).name} is not known. Give preprocessing=, or "
-                "--preprocessing on the command line: "
-                "ledl.features.IMAGENET for torchvision's networks, ledl.features.CAFFE for the original ones, "
-                "or a Preprocessing of your own."
+                f"The preprocessing of {Path(name).name} is not known. Give preprocessing= (--preprocessing on "
+                "the command line): ledl.features.IMAGENET (imagenet) for networks of torchvision, "
+                "ledl.features.CAFFE (caffe) for the original ResNets, or your own Preprocessing."
             )
         if getattr(self, "identity_", network.identity) != network.identity:
             raise ValueError(
                 f"This was trained on features of {self.identity_}, but {name} is {network.identity}. "
-                "Point to the former with set_params(model=...), or fit again."
+                "Use the first one with set_params(model=...), or fit again."
             )
         if getattr(self, "preprocessing_", preprocessing) != preprocessing:
             raise ValueError(
                 f"This was trained on images prepared by {self.preprocessing_}, but now it is {preprocessing}. "
-                "Set preprocessing to the former with set_params, or fit again."
+                "Use the first one with set_params(preprocessing=...), or fit again."
             )
         return network, preprocessing
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the loaded network, which is loaded again where it is needed."""
+        """Return the state without the loaded network, which is loaded again when it is needed."""
         state: dict[str, Any] = super().__getstate__()
         state.pop("_loaded", None)
         return state
 
 
 def pyramid_parts(image: Any) -> list[Any]:
-    """Return the whole image, and five crops of half its width and height."""
+    """Return the full image, and five crops of half its width and height."""
     width, height = (max(side // 2, 1) for side in image.size)
     right, lower = image.width - width, image.height - height
     corners = [(0, 0), (right, 0), (0, lower), (right, lower), (right // 2, lower // 2)]
     return [image, *(image.crop((x, y, x + width, y + height)) for x, y in corners)]
 
 
-def _computed_ahead(work: Callable[[slice], Any], items: Iterable[slice]) -> Iterator[Any]:
-    """Yield what `work` makes of each item in a thread, a few items ahead of who asks."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting: deque[Future[Any]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > AHEAD:
-                yield waiting.popleft().result()
-        for future in waiting:
-            yield future.result()
-
-
 class FeatureCache:
-    """Features of images in a folder: one small .npy file an image, under its final name only when complete.
+    """Keep features of images in a folder, one .npy file per image. A file appears only when it is complete.
 
-    `recipe` is text that says how features are made: what changes them must change it.
+    `recipe` is text that describes how features are made. Whatever changes the features must change the recipe.
     """
 
     def __init__(self, folder: str | os.PathLike[str], recipe: str) -> None:
         self._folder = Path(folder).expanduser() / hashlib.sha256(recipe.encode()).hexdigest()[:16]
         if not (self._folder / "recipe.json").exists():
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._folder / "recipe.json", lambda file: file.write(recipe.encode()))
+            write_atomically(self._folder / "recipe.json", recipe.encode())
         self._writable = True
 
     def get(self, key: str) -> Array | None:
-        """Return the features of that key, None unless they are there and whole."""
+        """Return the features of a key, or None if they are missing or damaged."""
         try:
             with self._path(key).open("rb") as file:
                 features = np.load(file, allow_pickle=False)
@@ -458,14 +449,14 @@ class FeatureCache:
         return features if features.ndim == 1 and features.dtype == np.float32 else None
 
     def put(self, key: str, features: Array) -> None:
-        """Write the features of that key; warn once if that cannot be done."""
+        """Write the features of a key. Warn once if they cannot be written."""
         path = self._path(key)
         try:
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, lambda file: np.save(file, features, allow_pickle=False))
         except OSError as error:
             if self._writable:
-                warnings.warn(f"Features are not kept in {self._folder}: {error}.", stacklevel=3)
+                warnings.warn(f"Features cannot be kept in {self._folder}: {error}.", stacklevel=3)
             self._writable = False
 
     def _path(self, key: str) -> Path:

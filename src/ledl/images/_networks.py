@@ -1,4 +1,4 @@
-"""Networks that make features of images, by ONNX Runtime or torchvision, and their preprocessing."""
+"""Run networks on images with ONNX Runtime or torchvision; describe their preprocessing."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ledl.images._reading import pillow
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From an RGB image to the network's input (3, size, size).
+    """Describe how an RGB image becomes the network's input (3, size, size).
 
     Parameters
     ----------
     size : int
         Height and width of the input.
     resize : int or None
-        The shorter side is brought to this length and the middle `size` x `size` taken; None: the whole image
-        is brought to `size` x `size`, its aspect not kept.
+        Length of the shorter side after resizing; the middle `size` x `size` is then cropped. If None, the full
+        image is resized to `size` x `size`, and the aspect ratio is not kept.
     resample : {"bilinear", "bicubic", "lanczos", "nearest", "box"}
-        The filter, Pillow's: all but "nearest" average when they shrink.
+        Pillow's filter. All but "nearest" average when they shrink an image.
     channels : {"RGB", "BGR"}
-        Their order.
+        Order of the channels.
     scale : float
-        Bytes are multiplied by this first.
+        Factor of the bytes, applied first.
     mean, std : three floats each
-        Subtracted, then divided by, in the order of `channels`.
+        Subtracted mean and dividing standard deviation, in the order of `channels`.
 
     Examples
     --------
@@ -59,14 +59,14 @@ class Preprocessing:
             raise ValueError(f"resample={self.resample!r} must be bilinear, bicubic, lanczos, nearest or box.")
         if self.size < 1 or (self.resize is not None and self.resize < self.size):
             raise ValueError(
-                f"size={self.size} and resize={self.resize} must be positive, resize at least size."
+                f"size={self.size} and resize={self.resize} must be positive, and resize at least size."
             )
 
         numbers = [self.scale, *self.mean, *self.std]
         if len(numbers) != 7 or not np.isfinite(numbers).all() or 0 in self.std:
             raise ValueError(
-                f"scale={self.scale}, mean={self.mean} and std={self.std} must be one, three and three "
-                "finite numbers, std without zeros."
+                f"scale={self.scale} must be a finite number; mean={self.mean} and std={self.std} must be "
+                "three finite numbers each, std without zeros."
             )
 
     def __call__(self, image: Any) -> Array:
@@ -75,11 +75,11 @@ class Preprocessing:
         if self.resize is None:
             image = image.resize((self.size, self.size), resample)
         else:
-            # As torchvision does it, but only what is kept is made, however long the image is.
-            whole = np.array(image.size)
-            resized = self.resize * whole // whole.min()
-            corner, share = np.round((resized - self.size) / 2), whole / resized
-            box = (*(corner * share), *np.minimum((corner + self.size) * share, whole))
+            # As in torchvision, but only the crop is computed, so that a long image needs no more memory.
+            full = np.array(image.size)
+            resized = self.resize * full // full.min()
+            corner, share = np.round((resized - self.size) / 2), full / resized
+            box = (*(corner * share), *np.minimum((corner + self.size) * share, full))
             image = image.resize((self.size, self.size), resample, box=box)
         pixels = np.asarray(image, dtype=np.float32)
         if self.channels == "BGR":
@@ -90,12 +90,12 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, text: str) -> Preprocessing:
-        """Return the value that `to_json` was called on.
+        """Return the preprocessing that `to_json` wrote.
 
         Parameters
         ----------
         text : str
-            What `to_json` gave.
+            Result of `to_json`.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class Preprocessing:
         return cls(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
 
     def to_json(self) -> str:
-        """Return the value as text, the same for the same value.
+        """Return the preprocessing as text. Equal values give equal text.
 
         Returns
         -------
@@ -115,23 +115,23 @@ class Preprocessing:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-# The original (Caffe) networks of He et al.: whole image, BGR, means of the channels.
+# The original (Caffe) networks of He et al.: full image, BGR, means of the channels.
 CAFFE = Preprocessing(channels="BGR", scale=1.0, mean=(103.939, 116.779, 123.68))
-# torchvision's.
+# The networks of torchvision.
 IMAGENET = Preprocessing(resize=256, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
-# sha256 of model files whose preprocessing is known: the ResNet-50 of the prepared datasets.
+# Preprocessing of known model files by their sha256: the ResNet-50 of the prepared datasets.
 KNOWN = {"a37ddccadcf4d536110127c3093a86271fc391b5fcaedf86dae291c1283da89a": CAFFE}
 
 HOW_TO_GET = (
-    "Give the path of an ONNX file with ResNet-50 up to its last pooling (2,048 values), such as an export of "
-    "torchvision's model without its last layer, and its preprocessing; or 'resnet50' where torchvision is "
-    "installed (pip install torchvision)."
+    "Give the path of an ONNX file with ResNet-50 up to its last pooling layer (2,048 values) and its "
+    "preprocessing; docs/datasets.md shows how to export one. Or give 'resnet50' if torchvision is installed "
+    "(pip install torchvision)."
 )
 
 
 class OnnxNetwork:
-    """An ONNX file; on a GPU where ONNX Runtime has one."""
+    """Run an ONNX file, on a GPU if ONNX Runtime supports it."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -140,28 +140,25 @@ class OnnxNetwork:
             raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
         if not path.is_file():
             raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
-        content = path.read_bytes()  # read once, so that what is hashed is what is loaded
+        content = path.read_bytes()  # read once, so that the checksum is that of the loaded network
         digest = hashlib.sha256(content).hexdigest()
         self.identity, self.preprocessing = f"sha256:{digest}", KNOWN.get(digest)
-        wanted = [
-            p
-            for p in ("CUDAExecutionProvider", "CPUExecutionProvider")
-            if p in onnxruntime.get_available_providers()
-        ]
+        available = onnxruntime.get_available_providers()
+        wanted = [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
         try:
             self._session = onnxruntime.InferenceSession(content, providers=wanted)
-        except Exception as error:  # ONNX Runtime's own, of several kinds
+        except Exception as error:  # ONNX Runtime has several types of errors
             raise ValueError(
-                f"{path} is not a model that ONNX Runtime can load: {error} (Weights must be in the file.)"
+                f"{path} is not a model that ONNX Runtime can load: {error} The weights must be in the file."
             ) from error
         (self._input, *others) = [node.name for node in self._session.get_inputs()]
         outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
         if others or not outputs:
             raise ValueError(
-                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs of two or four axes; one "
-                "input (n, 3, height, width) and an output (n, features) or (n, features, h, w) are needed."
+                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs with two or four axes. It "
+                "must have one input (n, 3, height, width) and an output (n, features) or (n, features, h, w)."
             )
-        # Pooled features where there are such, else the mean of a map.
+        # Pooled features if there are any, else the mean of a map.
         self._output = min(outputs, key=lambda node: len(node.shape)).name
 
     def __call__(self, batch: Array) -> Array:
@@ -170,22 +167,22 @@ class OnnxNetwork:
 
 
 class TorchvisionNetwork:
-    """torchvision's network of that name with its default weights, up to its last pooling."""
+    """Run a network of torchvision with its default weights, up to the last pooling layer."""
 
     def __init__(self, name: str) -> None:
         try:
             import torch
             import torchvision
-        except (ImportError, RuntimeError) as error:  # the latter where it does not go with torch
+        except (ImportError, RuntimeError) as error:  # RuntimeError if the versions do not match
             raise ImportError(
-                f"model={name!r} needs torchvision, which cannot be imported here ({error}). {HOW_TO_GET}"
+                f"model={name!r} needs torchvision, which cannot be imported ({error}). {HOW_TO_GET}"
             ) from error
         try:
             weights = torchvision.models.get_model_weights(name).DEFAULT
             network = torchvision.models.get_model(name, weights=weights)
         except (ValueError, OSError) as error:
             raise ValueError(
-                f"torchvision has no {name!r}, or its weights cannot be had: {error}. {HOW_TO_GET}"
+                f"torchvision has no network {name!r}, or its weights cannot be loaded: {error}. {HOW_TO_GET}"
             ) from error
         network.fc = torch.nn.Identity()
         self._torch = torch
@@ -203,6 +200,6 @@ class TorchvisionNetwork:
         return np.asarray(features.cpu())
 
 
-# Called with a batch (n, 3, size, size), returns features (n, n_features), float32; `identity` names it;
-# `preprocessing` is None where it is not known.
+# A function of a batch (n, 3, size, size) that returns features (n, n_features), float32. `identity` is its
+# name or checksum. `preprocessing` is None if it is not known.
 Network: TypeAlias = OnnxNetwork | TorchvisionNetwork

@@ -1,7 +1,7 @@
-"""Read images from files and folders that nobody has checked.
+"""Read untrusted images from files and folders.
 
-Images come decoded and upright, or as an ImageError that says why not; those of folders with labels, from the
-folders' names or from a table.
+An image is returned decoded and upright, or an ImageError says why it cannot be used. Labels of the images in a
+folder come from the names of its folders, or from a table.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import hashlib
 import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,16 +27,15 @@ from ledl.arrays import Array
 # A path, an array of bytes (height, width) or (height, width, 1, 3 or 4), or a PIL image.
 Source: TypeAlias = Any
 
-# Formats that are decoded, whatever a file's name says; others have decoders that few people ever tested.
+# Formats that are decoded, whatever the file is called. Pillow's decoders of other formats are little tested.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
-# A file that claims more is out to fill the memory, or worth asking about. (Pillow has a limit of its own,
-# above.)
+# An image with more pixels may be an attempt to fill the memory. (Pillow's own limit is higher.)
 MAX_PIXELS = 2**26
 
 
 class ImageError(ValueError):
-    """An image that cannot be used: its name and the reason.
+    """An image cannot be used. The message has its name and the reason.
 
     Examples
     --------
@@ -50,78 +50,69 @@ class ImageError(ValueError):
 
 
 def pillow() -> Any:
-    """Return the package PIL, or raise an ImportError that says how to get it."""
+    """Return the package PIL. Raise an ImportError that says how to install it if it is missing."""
     try:
         import PIL.Image
     except ImportError as error:
         raise ImportError(
             "Reading images needs Pillow. Install it with: pip install 'ledl[images]'."
         ) from error
-    PIL.Image.init()  # else only some of the formats are known
+    PIL.Image.init()  # registers all formats
     return PIL
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Return a path as text that can be printed, even if its bytes are no text."""
+    """Return a path as text that can be printed, even if the path is not valid UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return a size as a pair; one number is that of a square."""
-    return size if isinstance(size, tuple) else (size, size)
+    """Return a size as a pair. One number means a square. Raise ValueError for anything else."""
+    pair = size if isinstance(size, tuple) else (size, size)
+    if len(pair) != 2 or not all(isinstance(side, Integral) and side > 0 for side in pair):
+        raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
+    return int(pair[0]), int(pair[1])
 
 
-def is_file(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a regular file; False if that cannot be known."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
+# Shared by all threads: how many read an image now, and the filter that ignores Pillow's warnings meanwhile.
+_READING = SimpleNamespace(lock=Lock(), n_readers=0, filter=None)
 
 
-class _PillowWarnings:
-    """Pillow's warnings, ignored while anybody reads an image.
+@contextmanager
+def _quiet_pillow() -> Iterator[None]:
+    """Ignore Pillow's warnings while any thread reads an image.
 
-    They are about files that are read all the same (a broken EXIF entry), or that are refused with a reason of
-    our own; and where warnings are errors they would decide which files can be read. Filters belong to the
-    process: `warnings.catch_warnings` in several threads would leave them changed for ever, so those who read
-    at the same time share one filter.
+    Pillow warns about files that it can read (a broken EXIF entry), or that are refused here with a better
+    message. If warnings are errors, such a file could not be read. Filters belong to the process, and
+    `warnings.catch_warnings` in several threads can leave them changed for ever. So threads that read at the
+    same time share one filter.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._readers = 0
-        self._filter: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            # Not always there: a test or a user may have set other filters since.
-            if self._filter not in warnings.filters:
-                # The comment makes it ours: a filter like it that the user has set is not to be removed.
-                warnings.filterwarnings("ignore", module=r"PIL\.(?#ledl)")
-                self._filter = warnings.filters[0]
-            self._readers += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._readers -= 1
-            if self._readers == 0:
+    with _READING.lock:
+        # A test or a user may have replaced all filters since the last reader.
+        if _READING.filter not in warnings.filters:
+            # The comment in the pattern distinguishes it from an equal filter of the user.
+            warnings.filterwarnings("ignore", module=r"PIL\.(?#ledl)")
+            _READING.filter = warnings.filters[0]
+        _READING.n_readers += 1
+    try:
+        yield
+    finally:
+        with _READING.lock:
+            _READING.n_readers -= 1
+            if _READING.n_readers == 0:
                 with suppress(ValueError):
-                    warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-
-
-quiet_pillow = _PillowWarnings()
+                    warnings.filters.remove(_READING.filter)  # type: ignore[attr-defined]
 
 
 def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Any:
     """Return a PIL image, decoded, upright (EXIF), in `mode` "RGB" or "L".
 
-    Raises ImageError for whatever is not an image, is cut off, or claims more than `max_pixels` pixels.
+    Raises ImageError if the source is not an image, is incomplete, or has more than `max_pixels` pixels.
     """
     PIL = pillow()
     name = name or (shown(source) if isinstance(source, str | os.PathLike) else "an image")
     image = None
-    with quiet_pillow:
+    with _quiet_pillow():
         try:
             if isinstance(source, PIL.Image.Image):
                 image = source
@@ -129,19 +120,20 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
                 is_plain = source.shape[2:] in ((), (1,), (3,), (4,))
                 if source.size == 0 or source.dtype != np.uint8 or source.ndim < 2 or not is_plain:
                     raise ImageError(
-                        f"{name} is an array of {source.dtype} with shape {source.shape}; images are of uint8, "
-                        "0 to 255, with shape (height, width) or (height, width, 3). Scale and convert it."
+                        f"{name} is an array of type {source.dtype} with shape {source.shape}. An image "
+                        "must have type uint8 (0 to 255) and shape (height, width) or (height, width, 3). "
+                        "Convert it."
                     )
                 image = PIL.Image.fromarray(source[:, :, 0] if source.shape[2:] == (1,) else source)
-            elif not is_file(source):  # a pipe would wait for ever
-                raise ImageError(f"{name} is not a file, or may not be read.")
+            elif not os.path.isfile(source):  # reading a pipe could wait for ever
+                raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 with Path(source).open("rb") as file:
                     image = PIL.Image.open(file, formats=FORMATS)
                     if image.width * image.height > max_pixels:
                         raise ImageError(
-                            f"{name} claims {image.width} x {image.height} pixels, more than max_pixels="
-                            f"{max_pixels}. If it is what it claims, raise max_pixels."
+                            f"{name} has {image.width} x {image.height} pixels, more than max_pixels="
+                            f"{max_pixels}. If you trust the file, increase max_pixels."
                         )
                     image.load()
             return _converted(image, mode)
@@ -149,12 +141,12 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
             raise
         except PIL.UnidentifiedImageError as error:
             raise ImageError(
-                f"{name} is not an image, or of a format that is not read (those are {', '.join(FORMATS)})."
+                f"{name} is not an image, or its format is not supported. Supported: {', '.join(FORMATS)}."
             ) from error
         except PIL.Image.DecompressionBombError as error:
-            raise ImageError(f"{name} claims more pixels than can be decoded safely: {error}.") from error
-        except Exception as error:  # decoders raise many kinds
-            raise ImageError(f"{name} cannot be decoded: {error}. Replace the file or leave it out.") from error
+            raise ImageError(f"{name} has too many pixels to be decoded safely: {error}.") from error
+        except Exception as error:  # decoders raise many types
+            raise ImageError(f"{name} cannot be decoded: {error}. Replace or remove the file.") from error
         finally:
             if image is not None and image is not source:
                 image.close()
@@ -174,15 +166,15 @@ def _converted(image: Any, mode: str) -> Any:
         8: turns.ROTATE_90,
     }
     turn = None
-    with suppress(Exception):  # what broken EXIF data raise is of many kinds; nothing else of them is read
+    with suppress(Exception):  # broken EXIF data raise many types of errors
         turn = by_orientation.get(image.getexif().get(0x0112))
     if turn is not None:
         image = image.transpose(turn)
-    if image.mode.startswith(("I", "F")):  # more than 8 bits a pixel, which PIL would clip
+    if image.mode.startswith(("I", "F")):  # more than 8 bits per pixel; PIL would clip the values
         values = np.asarray(image, dtype=np.float32)
         if not np.isfinite(values).all():
             raise ValueError("some of its pixels are NaN or infinite")
-        # 16 bits, unless the values are those of bytes, or from 0 to 1.
+        # Values are 16-bit, unless all of them are at most 255, or at most 1.
         tops = (65535,) if image.mode.startswith("I;16") else (1, 255, 65535)
         top = next((top for top in tops if values.max() <= top), 65535)
         image = PIL.Image.fromarray(np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5)))
@@ -195,27 +187,27 @@ def _converted(image: Any, mode: str) -> Any:
 def content_key(source: Source) -> str:
     """Return the sha256 of a file's bytes, or of an image's pixels."""
     if isinstance(source, str | os.PathLike):
-        if not is_file(source):  # a pipe would wait for ever
-            raise ImageError(f"{shown(source)} is not a file, or may not be read.")
+        if not os.path.isfile(source):  # reading a pipe could wait for ever
+            raise ImageError(f"{shown(source)} is not a file, or you may not read it.")
         with Path(source).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    image = read_image(source, "RGB")  # what the network will see, palette and orientation included
+    image = read_image(source, "RGB")  # as the network sees it: with palette and orientation applied
     return hashlib.sha256(f"RGB {image.size}".encode() + image.tobytes()).hexdigest()
 
 
 def as_sources(X: Any) -> list[Source]:
-    """Return images as a list of paths, arrays and PIL images, from whatever holds them."""
+    """Return images from any sequence, array or pandas object as a list of paths, arrays and PIL images."""
     PIL = pillow()
     one = isinstance(X, str | bytes | os.PathLike | PIL.Image.Image)
     if one or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS" and X.ndim < 3):
         if isinstance(X, str | os.PathLike) and Path(X).is_dir():
             raise ValueError(
-                f"X is a folder, {shown(X)}; give the files in it: ledl.datasets.load_image_folder(X, "
+                f"X is a folder, {shown(X)}. Give the files in it: ledl.datasets.load_image_folder(X, "
                 "decode=False).filenames."
             )
         raise ValueError(
-            "X is one image or path, or a matrix; give a list of paths, of arrays (height, width[, 3]) of "
-            "uint8, or of PIL images."
+            "X is one image or path, or a matrix. Give a list of paths, of uint8 arrays (height, width[, 3]), "
+            "or of PIL images."
         )
     if hasattr(X, "to_numpy"):  # pandas: by position, not by label
         X = X.to_numpy()
@@ -225,43 +217,37 @@ def as_sources(X: Any) -> list[Source]:
     for i, source in enumerate(sources):
         if not isinstance(source, str | os.PathLike | np.ndarray | PIL.Image.Image):
             raise ValueError(
-                f"Image {i} is a {type(source).__name__}; give paths, arrays of uint8, or PIL images."
+                f"Image {i} is a {type(source).__name__}. Give paths, uint8 arrays, or PIL images."
             )
     return sources
 
 
 class Skipped(list[tuple[int, str, str]]):
-    """Number, name and reason of each image that was left out."""
+    """List the images that could not be read: number, name and reason of each."""
 
-    def tell(self, n: int, what_now: str) -> None:
-        """Warn once of all of them, of `n` images; `what_now` becomes of them."""
-        if self:
-            first = "; ".join(reason for _, _, reason in self[:3])
-            more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
-            warnings.warn(
-                f"{len(self)} of {n} images could not be read and {what_now}: {first}{more}",
-                UserWarning,
-                stacklevel=3,
-            )
-
-
-def try_each(
-    sources: Sequence[Source], work: Callable[[Source], Any], on_error: str, skipped: Skipped, first: int = 0
-) -> list[Any]:
-    """Return what `work` makes of each source; None, and an entry in `skipped`, for a bad one if so asked."""
-    results = []
-    for number, source in enumerate(sources, first):
+    @contextmanager
+    def catch(self, number: int, source: Source, on_error: str) -> Iterator[None]:
+        """Turn an ImageError in the block into an entry, or raise it if `on_error` is "raise"."""
         try:
-            results.append(work(source))
+            yield
         except ImageError as error:
             is_path = isinstance(source, str | os.PathLike)
             if on_error == "raise":
                 if is_path:
                     raise
                 raise ImageError(f"Image {number}: {error}") from error
-            skipped.append((number, shown(source) if is_path else f"image {number}", str(error)))
-            results.append(None)
-    return results
+            self.append((number, shown(source) if is_path else f"image {number}", str(error)))
+
+    def warn(self, n: int, outcome: str) -> None:
+        """Warn once about all entries. `n` is the number of all images, `outcome` what happened to these."""
+        if self:
+            first = "; ".join(reason for _, _, reason in self[:3])
+            more = f"; and {len(self) - 3} more" if len(self) > 3 else ""
+            warnings.warn(
+                f"{len(self)} of {n} images could not be read and {outcome}: {first}{more}",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 def load_image_folder(
@@ -274,39 +260,41 @@ def load_image_folder(
     max_pixels: int = MAX_PIXELS,
     on_error: str = "raise",
 ) -> Bunch:
-    """List or read labelled images: ``path/class/*.jpg``, or a flat folder with a table of labels.
+    """Return labelled images, or only their names: ``path/class/*.jpg``, or a flat folder and a table.
 
     Parameters
     ----------
     path : path
-        A folder with a folder of images for each class; or, with `labels`, a folder of images.
+        A folder with one folder of images per class; or, with `labels`, a folder of images.
     labels : path, default=None
-        A CSV file, UTF-8, with a file name (relative to `path`) and a label a line. A first line with the
-        words ``filename`` and ``label`` says which column is which; without it they are the first two. A
-        relative path is looked for here, then in `path`.
+        A CSV file in UTF-8 with a file name (relative to `path`) and a label per line. If the first line has
+        the words ``filename`` and ``label``, it names the columns. Otherwise they are the first two columns.
+        A relative path is first searched in the current folder, then in `path`.
     size : int or (height, width), default=None
-        Images are brought to this size, their aspect not kept. None: all must have one size already.
+        Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
+        size.
     color : {"rgb", "gray"}, default="rgb"
-        Three values a pixel, or one.
+        Three values per pixel, or one.
     decode : bool, default=True
-        Read the images. False: only list them, unread, for `ledl.features.ResNetFeatures`, which reads a few
-        at a time.
+        Read the images. If False, only list them, for example for `ledl.features.ResNetFeatures`, which reads
+        a few at a time.
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
     on_error : {"raise", "skip"}, default="raise"
-        What to do with an image that cannot be read: stop, or leave it out, list it in ``skipped`` and warn.
+        Reaction to an image that cannot be read: "raise" stops. "skip" leaves the image out, lists it in
+        ``skipped`` and warns.
 
     Returns
     -------
     Bunch
-        ``filenames``, a list of paths in the order of their classes and names; ``target`` (n,), int64;
+        ``filenames``, a list of paths sorted by class and name; ``target`` (n,), int64;
         ``target_names``, a list; ``images`` (n, height, width[, 3]), uint8, and ``data`` (n, d), float32, if
         `decode`; ``skipped``, a list of (number, name, reason).
 
     Raises
     ------
     ImageError
-        For an image that cannot be read, and for a folder that is not laid out like this.
+        If an image cannot be read, or if the folder has another layout.
 
     Examples
     --------
@@ -325,49 +313,41 @@ def load_image_folder(
         if value not in known:
             raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
     pair = None if size is None else height_and_width(size)
-    if pair is not None and not (len(pair) == 2 and all(isinstance(x, Integral) and x > 0 for x in pair)):
-        raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
     root = Path(path)
     if not root.is_dir():
         if root.exists():
             raise NotADirectoryError(
-                f"{shown(root)} is a file, but a folder of images is needed. Unpack it if it is an archive."
+                f"{shown(root)} is a file. Give a folder of images. If the file is an archive, unpack it first."
             )
         raise FileNotFoundError(
-            f"There is no folder {shown(root.absolute())}. Give the one that holds the images."
+            f"There is no folder {shown(root.absolute())}. Give the folder with the images."
         )
     by_file = _labels_from_folders(root) if labels is None else _labels_from_table(root, Path(labels))
     files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
-    names = sorted(set(by_file.values()))
-    numbers = {name: j for j, name in enumerate(names)}
-    target = np.array([numbers[by_file[file]] for file in files], dtype=np.int64)
+    unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
+    names = unique.tolist()
     skipped = Skipped()
     if not decode:
         return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
-
-    shapes: dict[Path, tuple[int, ...]] = {}
-
-    def decoded(file: Path) -> Array:
-        image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
-        pixels = np.asarray(image if pair is None else image.resize((int(pair[1]), int(pair[0]))))
-        shapes[file] = pixels.shape
-        first = next(iter(shapes))
-        if pixels.shape != shapes[first]:  # told at once: those that follow need not be read
-            raise ValueError(
-                f"Images have different sizes: {shown(first)} {shapes[first]}, {shown(file)} {pixels.shape}. "
-                "Give size=(height, width)."
-            )
-        return pixels
-
-    read = try_each(files, decoded, on_error, skipped)
-    kept = [i for i, image in enumerate(read) if image is not None]
+    read: dict[int, Array] = {}
+    for number, file in enumerate(files):
+        with skipped.catch(number, file, on_error):
+            image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
+            read[number] = np.asarray(image if pair is None else image.resize(pair[::-1]))
+            first = next(iter(read))
+            if read[number].shape != read[first].shape:  # raised at once, before all others are read
+                raise ValueError(
+                    f"Images have different sizes: {shown(files[first])} {read[first].shape}, {shown(file)} "
+                    f"{read[number].shape}. Give size=(height, width)."
+                )
+    kept = list(read)
     empty = set(range(len(names))) - set(target[kept].tolist())
     if empty:
         raise ImageError(
-            f"Of the class {names[min(empty)]!r} no image could be read. Replace its files or remove it."
+            f"No image of the class {names[min(empty)]!r} can be read. Replace its files or remove the class."
         )
-    images = np.stack([read[i] for i in kept])
-    skipped.tell(len(files), "were left out")
+    images = np.stack(list(read.values()))
+    skipped.warn(len(files), "were left out")
     return Bunch(
         filenames=[str(files[i]) for i in kept],
         target=target[kept],
@@ -379,9 +359,10 @@ def load_image_folder(
 
 
 def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return files as they are, and the images in folders at any depth, by name; and what else is there.
+    """Return the images among files and folders, and the other files in the folders.
 
-    Through links, but not in circles; nothing that is hidden, or in a hidden folder.
+    A file is taken as it is. A folder is searched at any depth, in the order of names, for files with the
+    ending of an image. Links are followed, but not in circles. Hidden files and folders are left out.
     """
     found: list[Path] = []
     others: list[Path] = []
@@ -413,18 +394,18 @@ def _labels_from_folders(root: Path) -> dict[Path, str]:
     )
     if not folders:
         raise ImageError(
-            f"{shown(root)} has no folders. It needs one for each class, with its images; for a flat folder "
-            "give labels=, a CSV file (--labels on the command line)."
+            f"{shown(root)} has no folders. It needs one folder of images per class. For a folder without "
+            "folders, give a CSV file of labels (labels=, or --labels on the command line)."
         )
     _check_names({folder.name: shown(folder) for folder in folders})
     by_file: dict[Path, str] = {}
     for folder in folders:
         if not os.access(folder, os.R_OK | os.X_OK):
-            raise ImageError(f"The folder {shown(folder)} may not be read. Change its permissions.")
+            raise ImageError(f"You may not read the folder {shown(folder)}. Change its permissions.")
         own = [p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
         if not own:
             raise ImageError(
-                f"The class {folder.name!r} has no images: {shown(folder)} has no file that ends in "
+                f"The class {folder.name!r} has no images. {shown(folder)} has no file that ends in "
                 f"{', '.join(SUFFIXES)}. Add images or remove the folder."
             )
         by_file |= dict.fromkeys(own, folder.name)
@@ -439,7 +420,7 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, ValueError, csv.Error) as error:
         raise ImageError(
-            f"The labels in {shown(table)} cannot be read: {error}. It must be CSV in UTF-8."
+            f"The labels in {shown(table)} cannot be read: {error}. The file must be CSV in UTF-8."
         ) from error
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
     has_head = "filename" in head and "label" in head
@@ -447,7 +428,7 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
     rows = rows[has_head:]
     if not rows or min(len(row) for row in rows) <= max(columns):
         raise ImageError(
-            f"{shown(table)} needs a file name and a label in every line, with a comma between them."
+            f"{shown(table)} must have a file name and a label in every line, with a comma between them."
         )
     by_file: dict[Path, str] = {}
     for line, row in enumerate(rows, 1 + has_head):
@@ -455,16 +436,16 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
         image = Path(os.path.normpath(root / name))
         try:
             is_inside = image.resolve().is_relative_to(root.resolve())
-        except (OSError, ValueError, RuntimeError):  # names that are no names, links in circles
+        except (OSError, ValueError, RuntimeError):  # invalid names, links in circles
             is_inside = False
         if not is_inside:
             raise ImageError(
-                f"{shown(table)}: {name!r} is not in {shown(root)}. Names must stay inside the folder."
+                f"{shown(table)}: {name!r} is not in {shown(root)}. All files must be inside the folder."
             )
-        if not is_file(image):
+        if not os.path.isfile(image):
             raise ImageError(
-                f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name; "
-                "if this is a header, call its columns filename and label."
+                f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name. "
+                "If this line is a header, call its columns filename and label."
             )
         if by_file.setdefault(image, label) != label:
             raise ImageError(f"{shown(table)} gives {name!r} two labels, {by_file[image]!r} and {label!r}.")
@@ -473,9 +454,9 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
 
 
 def _check_names(where: dict[str, str]) -> None:
-    """Refuse classes whose names are empty or no text, look the same, or are the same on some file systems.
+    """Raise ImageError if names of classes are empty, not UTF-8, or equal on some file systems.
 
-    `where` says for each name where it was found.
+    `where` maps each name to the place where it was found.
     """
     seen: dict[str, str] = {}
     for name, place in where.items():
@@ -488,5 +469,5 @@ def _check_names(where: dict[str, str]) -> None:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
         if other is not name:
             raise ImageError(
-                f"Two classes have one name: {other!r} and {name!r}. Rename one, or put them together."
+                f"Two classes have the same name: {other!r} and {name!r}. Rename one, or join them."
             )

@@ -1,0 +1,62 @@
+"""Networks in ONNX files and of torchvision, and their preprocessing."""
+
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from PIL import Image
+
+from helpers.networks import write_model
+from ledl.features import CAFFE, IMAGENET, Preprocessing, ResNetFeatures
+from ledl.images._networks import OnnxNetwork
+
+
+def test_preprocessing_is_a_value():
+    assert Preprocessing(channels="BGR", scale=1.0, mean=(103.939, 116.779, 123.68)) == CAFFE
+    assert '"channels": "BGR"' in CAFFE.to_json()
+    image = Image.fromarray(np.tile(np.arange(300, dtype=np.uint8)[None, :, None], (200, 1, 3)))
+    prepared = IMAGENET(image)
+    assert prepared.shape == (3, 224, 224)
+    assert_allclose(
+        prepared[0].mean(), (np.asarray(image, float)[:, 100:200].mean() / 255 - 0.485) / 0.229, atol=0.5
+    )
+    for bad in ({"channels": "GRB"}, {"resample": "magic"}, {"size": 0}, {"size": 224, "resize": 100}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Preprocessing(**bad)
+
+
+def test_a_long_thin_image_needs_no_more_memory_than_another():
+    thin = Image.new("RGB", (60000, 1), (10, 20, 30))
+    assert_allclose(IMAGENET(thin)[:, 0, 0], [(v / 255 - m) / s for v, m, s in zip(
+        (10, 20, 30), IMAGENET.mean, IMAGENET.std, strict=True)], rtol=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "map"])
+def test_an_onnx_file_gives_pooled_features_or_the_mean_of_a_map(pooled, tmp_path, rng):
+    weights = write_model(tmp_path / "model.onnx", pooled=pooled)
+    batch = rng.random((2, 3, 5, 7), dtype=np.float32)
+    assert_allclose(OnnxNetwork(tmp_path / "model.onnx")(batch), batch.mean(axis=(2, 3)) @ weights.T, rtol=1e-4)
+
+
+def test_missing_and_unknown_models_are_reported(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no model .*gone.onnx.*Give the path of an ONNX file"):
+        ResNetFeatures(tmp_path / "gone.onnx").fit()
+    (tmp_path / "bad.onnx").write_text("not a model")
+    with pytest.raises(ValueError, match=r"bad.onnx is not a model"):
+        ResNetFeatures(tmp_path / "bad.onnx").fit()
+    write_model(tmp_path / "model.onnx")
+    with pytest.raises(
+        ValueError, match=r"preprocessing of model.onnx is not known. Give preprocessing= \(--preprocessing"
+    ):
+        ResNetFeatures(tmp_path / "model.onnx").fit()
+    write_model(tmp_path / "fixed.onnx", size=9)
+    with pytest.raises(ValueError, match="does not take two images of 8 x 8"):
+        ResNetFeatures(tmp_path / "fixed.onnx", preprocessing=Preprocessing(size=8)).fit()
+
+
+def test_a_missing_torchvision_is_reported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"model='resnet50' needs torchvision.*ONNX file"):
+        ResNetFeatures("resnet50").fit()
