@@ -16,17 +16,19 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
     may also replace the file at `file.name`.
     """
     path = path.resolve()
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        os.close(handle)
+        with temporary.open("wb") as file:
             if isinstance(content, bytes):
                 file.write(content)
             else:
                 content(file)
-            file.close()
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(file.name).chmod(0o666 & ~umask)  # others may read a shared cache
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # others may read a shared cache
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests python -m helpers.make_model_fixtures
 
-Existing files stay: they show that files of earlier versions still open. Run this for a new kind of model. For a
-new format, which does not open older files, delete them all first.
+Existing files stay: they show that files of earlier versions still open. Run this for a new kind of model. If
+a new format does not open older files, delete them all first.
 """
 
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import safetensors.numpy
@@ -202,3 +203,27 @@ def checksum(text, tensors):
     for name, tensor in tensors.items():
         parts += [f" {name} {tensor.dtype} {tensor.shape} ".encode(), tensor.tobytes()]
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def with_record(**changes):
+    """Return a fitted CRC model whose dictionary has other fields."""
+    model, _ = fitted("crc")
+    model._dictionary = replace(model._dictionary, **changes)
+    return model
+
+
+def part(kind, **fields):
+    """Return a part as a header has it."""
+    return {"part": {"name": kind, "fields": fields}}
+
+
+def tampered(content, *keys, value):
+    """Return a file with another value in its header, at keys of it, of the estimator or of its dictionary."""
+    header, tensors = unpacked(content)
+    node = header if keys[0] in header else header["model"]["estimator"]
+    if keys[0] == "dictionary":
+        node, keys = node["state"]["_dictionary"]["part"]["fields"], keys[1:]
+    for key in keys[:-1]:
+        node = node[key]
+    node[keys[-1]] = value
+    return packed(header, tensors)

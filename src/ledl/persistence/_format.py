@@ -112,8 +112,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
         raise ModelFileError(next(text for first, text in OTHERS.items() if start.startswith(first)))
     if length > MAX_HEADER:
         raise ModelFileError(
-            f"has a header of {length:,} bytes, but model files have {MAX_HEADER:,} at most. It is damaged, or it "
-            "is no model file. Give a file that ledl.save wrote"
+            f"has a header of {length:,} bytes, but model files have {MAX_HEADER:,} at most. It is damaged, or "
+            "no model file. Give a file that ledl.save wrote"
         )
     try:
         check_memory(found.st_size, "arrays that", "Use a machine with more memory")
@@ -125,8 +125,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
             metadata = content.metadata() or {}
             if ENTRY not in metadata:
                 raise ModelFileError(
-                    "is a safetensors file, but not a model of ledl. It may hold the weights of a network. Give "
-                    "a file that ledl.save wrote"
+                    "is a safetensors file, but not a model of ledl. It may hold the weights of a network. "
+                    "Give a file that ledl.save wrote"
                 )
             tensors = _read_tensors(content)
     except SafetensorError as error:
@@ -148,7 +148,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
 
 
 def _read_tensors(content: Any) -> dict[str, Array]:
-    """Return the tensors by their names, in the order of their numbers, with types and shapes that are allowed."""
+    """Return the tensors by name, in the order of their numbers. Types and shapes are checked first."""
     names, tensors = set(content.keys()), {}
     for number in range(len(names)):
         try:
@@ -160,7 +160,9 @@ def _read_tensors(content: Any) -> dict[str, Array]:
         except ModelFileError as error:
             raise ModelFileError(f"has an array {number} that {error}. Save the model again") from None
         except ValueError:
-            raise ModelFileError(f"has {len(names)} arrays, but not one {number}. Save the model again") from None
+            raise ModelFileError(
+                f"has {len(names)} arrays, but not one {number}. Save the model again"
+            ) from None
         tensors[name] = content.get_tensor(name)
     return tensors
 
