@@ -153,15 +153,15 @@ LASSO = {"alpha": 0.1, "tol": 1e-6, "solver": "auto", "max_iter": 10_000, "posit
         (("dictionary", "space"), part("IdentitySubspace"), "features where there should be 12"),
         (("dictionary", "space"), part("PrecomputedKernel"), "'space' .*RowSpace"),
         (("dictionary", "space"), None, "'space' .*RowSpace"),
-        (("dictionary", "classes"), {"strings": ["a", "a", "b"]}, "twice"),
-        (("dictionary", "classes"), {"strings": ["a", "b"]}, "atoms are of no class"),
+        (("dictionary", "classes"), {"strings": ["a", "a", "b"]}, "a class occurs twice"),
+        (("dictionary", "classes"), {"strings": ["a", "b"]}, "atoms belong to no class"),
         (("dictionary", "classes"), {"strings": ["a", "b", "c", "d"]}, "some classes have no atoms"),
         (("dictionary", "classes"), {"strings": ["a"]}, "fewer than two classes"),
         (("dictionary", "classes"), None, "it has no classes"),
         (("dictionary", "atom_labels"), None, "no classes of atoms"),
         (("dictionary", "atom_labels"), {"array": 0}, "atom_labels must be integers"),
         (("dictionary", "sample_labels"), None, "samples and their labels go together"),
-        (("state", "_sklearn_output_config"), {"dict": [["transform", "os"]]}, "its output"),
+        (("state", "_sklearn_output_config"), {"dict": [["transform", "os"]]}, "output has an unknown kind"),
     ],
 )  # fmt: skip
 def test_tampered_models_are_refused_with_a_reason(keys, value, message, path, content):

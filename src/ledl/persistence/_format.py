@@ -63,6 +63,12 @@ class ModelFileError(ValueError):
     """
 
 
+def require(fine: bool, message: str) -> None:
+    """Raise a ModelFileError with this message unless the file is fine."""
+    if not fine:
+        raise ModelFileError(message)
+
+
 def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
     """Write a complete file or none. Numbers are copied only if they are not contiguous."""
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
@@ -85,11 +91,11 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
             raise OSError(f"{path} could not be written: {error}") from error
         with Path(file.name).open("rb") as written:
             length = int.from_bytes(written.read(8), "little")
-        if length > MAX_HEADER:
-            raise ModelFileError(
-                f"Everything except the arrays would take {length:,} bytes, but {MAX_HEADER:,} is the limit. "
-                "Put long lists of numbers or strings in NumPy arrays."
-            )
+        require(
+            length <= MAX_HEADER,
+            f"Everything except the arrays would take {length:,} bytes, but {MAX_HEADER:,} is the limit. Put "
+            "long lists of numbers or strings in NumPy arrays.",
+        )
 
     write_atomically(path, write)
 
@@ -100,21 +106,24 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
     Messages of errors begin with a verb. The file is its subject.
     """
     found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # a pipe would block forever
-        kind = "a folder" if path.is_dir() else "a device or a pipe, not a file"
-        raise ModelFileError(f"is {kind}. Give a file that ledl.save wrote")
+    kind = "a folder" if path.is_dir() else "a device or a pipe, not a file"
+    # A pipe would block forever.
+    require(stat.S_ISREG(found.st_mode), f"is {kind}. Give a file that ledl.save wrote")
     with path.open("rb") as file:
         start = file.read(9)
-    if len(start) < 9:
-        raise ModelFileError(f"is empty or cut off: it has {len(start)} bytes. Copy or save it again")
     length = int.from_bytes(start[:8], "little")
-    if start[8:] != b"{":  # which follows the length of the header in safetensors files
-        raise ModelFileError(next(text for first, text in OTHERS.items() if start.startswith(first)))
-    if length > MAX_HEADER:
-        raise ModelFileError(
-            f"has a header of {length:,} bytes, but model files have {MAX_HEADER:,} at most. It is damaged, or "
-            "no model file. Give a file that ledl.save wrote"
-        )
+    require(
+        len(start) == 9,
+        f"is empty or cut off: it has {len(start)} bytes. Copy or save it again",
+    )
+    # In safetensors files, a brace follows the length of the header.
+    other = next(text for first, text in OTHERS.items() if start.startswith(first))
+    require(start[8:] == b"{", other)
+    require(
+        length <= MAX_HEADER,
+        f"has a header of {length:,} bytes, but model files have {MAX_HEADER:,} at most. It is damaged, or no "
+        "model file. Give a file that ledl.save wrote",
+    )
     try:
         check_memory(found.st_size, "arrays that", "Use a machine with more memory")
     except ValueError as error:
@@ -123,81 +132,66 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
         # The file is read, not mapped: a mapped file that becomes shorter meanwhile ends the process.
         with safe_open(path, framework="np", backend="pread") as content:
             metadata = content.metadata() or {}
-            if ENTRY not in metadata:
-                raise ModelFileError(
-                    "is a safetensors file, but not a model of ledl. It may hold the weights of a network. "
-                    "Give a file that ledl.save wrote"
-                )
-            tensors = _read_tensors(content)
+            require(
+                ENTRY in metadata,
+                "is a safetensors file, but not a model of ledl. It may hold the weights of a network. Give a "
+                "file that ledl.save wrote",
+            )
+            tensors, names = {}, set(content.keys())
+            for number in range(len(names)):
+                name = next((f"{number}{kind}" for kind in KINDS if f"{number}{kind}" in names), "")
+                require(bool(name), f"has {len(names)} arrays, but no {number}. Save the model again")
+                tensor = content.get_slice(name)
+                reason = reason_against(NUMBERS.get(tensor.get_dtype(), tensor.get_dtype()), tensor.get_shape())
+                require(not reason, f"has an array {number} that {reason}. Save the model again")
+                tensors[name] = content.get_tensor(name)
     except SafetensorError as error:
         raise ModelFileError(f"is cut off or damaged ({error!s:.200}). Copy or save it again") from error
     checksum, _, text = metadata[ENTRY].partition(" ")
-    if len(metadata) > 1 or checksum != _checksum(text, tensors):
-        raise ModelFileError(
-            "was altered or damaged: its checksum does not match its content. Copy or save it again"
-        )
+    require(
+        len(metadata) == 1 and checksum == _checksum(text, tensors),
+        "was altered or damaged: its checksum does not match its content. Copy or save it again",
+    )
     header = _parse(text)
-    number = header.get("format")
-    if type(number) is not int or number < FORMAT:
-        raise ModelFileError(f"has format {number!r:.50}, which does not exist. Save the model again")
-    if number > FORMAT:
-        raise ModelFileError(
-            f"has format {number}, but this version of ledl knows only format {FORMAT}. Use a newer ledl"
-        )
+    version = header.get("format")
+    require(
+        type(version) is int and version >= FORMAT,
+        f"has format {version!r:.50}, which does not exist. Save the model again",
+    )
+    require(
+        version == FORMAT,
+        f"has format {version!r:.50}, but this version of ledl knows only format {FORMAT}. Use a newer ledl",
+    )
     return header, [_to_array(name, tensor) for name, tensor in tensors.items()]
-
-
-def _read_tensors(content: Any) -> dict[str, Array]:
-    """Return the tensors by name, in the order of their numbers. Types and shapes are checked first."""
-    names, tensors = set(content.keys()), {}
-    for number in range(len(names)):
-        try:
-            (name,) = names & {f"{number}{kind}" for kind in KINDS}
-            tensor = content.get_slice(name)
-            if tensor.get_dtype() not in NUMBERS:
-                raise ModelFileError(f"has type {tensor.get_dtype()}, which files do not hold")
-            _check_shape(tensor.get_shape())
-        except ModelFileError as error:
-            raise ModelFileError(f"has an array {number} that {error}. Save the model again") from None
-        except ValueError:
-            raise ModelFileError(
-                f"has {len(names)} arrays, but not one {number}. Save the model again"
-            ) from None
-        tensors[name] = content.get_tensor(name)
-    return tensors
 
 
 def _to_array(name: str, tensor: Array) -> Array:
     """Return the array that a tensor stands for."""
-    if tensor.dtype == bool and tensor.view(np.uint8).max(initial=0) > 1:
-        raise ModelFileError("has truth values that are neither true nor false. Save the model again")
-    if name.endswith(TRANSPOSED):
-        return tensor.T
+    require(
+        tensor.dtype != bool or bool(tensor.view(np.uint8).max(initial=0) <= 1),
+        "has truth values that are neither true nor false. Save the model again",
+    )
     if not name.endswith(TEXT):
-        return tensor
-    if tensor.dtype != np.uint32 or tensor.ndim == 0 or not 0 < tensor.shape[-1] <= MAX_STRING:
-        raise ModelFileError("has strings that are not rows of characters. Save the model again")
-    if tensor.max(initial=0) > 0x10FFFF:
-        raise ModelFileError("has strings with characters that do not exist. Save the model again")
+        return tensor.T if name.endswith(TRANSPOSED) else tensor
+    require(
+        tensor.dtype == np.uint32 and tensor.ndim > 0 and 0 < tensor.shape[-1] <= MAX_STRING,
+        "has strings that are not rows of characters. Save the model again",
+    )
+    require(
+        bool(tensor.max(initial=0) <= 0x10FFFF),
+        "has strings with characters that do not exist. Save the model again",
+    )
     return tensor.view(f"U{tensor.shape[-1]}")[..., 0]
 
 
-def check_array(array: Array) -> None:
-    """Raise an error with a reason and a remedy unless a file can hold this array."""
-    is_text = array.dtype.kind == "U" and 0 < array.dtype.itemsize <= 4 * MAX_STRING
-    if not is_text and array.dtype.name not in NUMBERS.values():
-        raise ModelFileError(
-            f"holds {array.dtype}, but files hold only arrays of numbers, of truth values and of strings. "
-            "Convert it with astype"
-        )
-    _check_shape(array.shape)
-
-
-def _check_shape(shape: Sequence[int]) -> None:
+def reason_against(dtype: str, shape: Sequence[int]) -> str:
+    """Return why files hold no array with this type, as NumPy names it, and this shape. Else return ""."""
+    if dtype not in NUMBERS.values():
+        return f"holds {dtype}, but files hold only numbers, truth values and strings. Convert it with astype"
     if len(shape) > MAX_AXES:
-        raise ModelFileError(f"has {len(shape)} axes, but {MAX_AXES} is the limit")
-    if 0 in shape and math.prod(max(side, 1) for side in shape) > MAX_EMPTY:
-        raise ModelFileError(f"has the shape {shape!r:.50}, which is too large for an array without values")
+        return f"has {len(shape)} axes, but {MAX_AXES} is the limit"
+    is_large = 0 in shape and math.prod(max(side, 1) for side in shape) > MAX_EMPTY
+    return f"has the shape {shape!r:.50}, which is too large for an array without values" if is_large else ""
 
 
 def _checksum(text: str, tensors: dict[str, Array]) -> str:
@@ -224,6 +218,5 @@ def _parse(text: str) -> dict[str, Any]:
         header = json.loads(text, object_pairs_hook=unique, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"has invalid JSON ({error!s:.100}). Save the model again") from error
-    if type(header) is not dict:
-        raise ModelFileError("has JSON without names. Save the model again")
-    return header
+    require(type(header) is dict, "has JSON without names. Save the model again")
+    return header  # type: ignore[no-any-return]
