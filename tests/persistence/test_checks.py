@@ -37,6 +37,14 @@ def test_parameters_that_ask_for_attributes_which_are_not_there(name, parameter,
         save(model.set_params(**{parameter: value}), path)
 
 
+@pytest.mark.parametrize("name", ["normalizer", "standard", "pca", "svc"])
+def test_truth_values_are_no_numbers(name, path):
+    model, _ = fitted(name)
+    model.n_features_in_ = True
+    with pytest.raises(ModelFileError, match="n_features_in_ must be a number, not True"):
+        save(model, path)
+
+
 @pytest.mark.parametrize("name", ["crc", "src", "ledl", "crc-rbf", "dksvd", "ridge", "pipeline"])
 def test_numbers_that_are_not_finite_are_refused(name, path):
     model, _ = fitted(name)

@@ -242,6 +242,9 @@ def check_fields(
     settings = {name: kind for name, kind in wanted.items() if isinstance(kind, list)}
     found: dict[str, Any] = {name: getattr(holder, name, None) for name in wanted}
     validate_parameter_constraints(settings, {name: found[name] for name in settings}, type(holder).__name__)
+    for name, constraints in settings.items():  # NumPy refuses True as a length
+        is_number = isinstance(constraints[0], Interval)
+        expect(not is_number or type(found[name]) is not bool, f"{name} must be a number, not {found[name]}")
     for name in [name for name in wanted if name not in settings]:
         value, kind = found[name], wanted[name]
         if value is None and kind.endswith("?"):
@@ -270,7 +273,7 @@ def check_part(part: Any) -> None:
             expect(found.keys() == wanted.keys(), f"these are not the parameters of kernel={part.kernel!r}")
             validate_parameter_constraints(wanted, found, "kernel")
         case Stream():
-            expect(bool((part.class_weights >= 0).all()), "weights of classes must not be negative")
+            expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
         case Preprocessing():
             fine = all(len(values) == 3 for values in (part.mean, part.std))
             numbers = all(isinstance(value, Real) for value in (*part.mean, *part.std))
