@@ -1,4 +1,4 @@
-"""Files that are complete or not there."""
+"""Write files that are complete or not there."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import Any, BinaryIO
 
 
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> None:
-    """Write a file that is either as it was or complete, whatever happens on the way; a link stays one.
+    """Write a file completely, or leave it as it was if anything fails. A link stays a link.
 
-    `content` is what the file holds, or a function that writes it.
+    `content` holds the bytes, or it is a function that writes them to the open file that it gets. The function
+    may also replace the file at `file.name`.
     """
     path = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
+        os.close(handle)
+        with temporary.open("wb") as file:
             if isinstance(content, bytes):
                 file.write(content)
             else:
                 content(file)
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)  # a cache may be shared
-        Path(temporary).replace(path)
+        temporary.chmod(0o666 & ~umask)  # others may read a shared cache
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

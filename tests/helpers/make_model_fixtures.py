@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests python -m helpers.make_model_fixtures
 
-Files that are there stay: they show that what an earlier version saved still opens. Run it when there is a new
-kind of model; for a new format, which does not open files of older ones, delete them all first.
+Existing files stay: they show that files of earlier versions still open. Run this for a new kind of model. If
+a new format does not open older files, delete them all first.
 """
 
 from pathlib import Path

@@ -2,8 +2,12 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
+import safetensors.numpy
+from numpy.testing import assert_array_equal
+from safetensors import SafetensorError
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -23,11 +27,13 @@ from ledl import (
     LEDLClassifierCV,
     RejectingClassifier,
     SRCClassifier,
+    load,
+    save,
 )
 
 QUICK = {"max_iter": 3, "tol": 0, "random_state": 0}
 FEW = {"n_components": 6, "n_nonzero_coefs": 2, **QUICK}
-# Of each kind, unfitted; all take few samples of few features.
+# Models of each kind, not fitted. All take few samples with few features.
 MODELS = {
     "crc": CRCClassifier(),
     "crc-regularized": CRCClassifier(rule="regularized", normalize=False),
@@ -76,7 +82,7 @@ MODELS = {
 
 
 class Wrapper(BaseEstimator):
-    """Holds an estimator as a parameter, and a fitted one as an attribute."""
+    """Has an estimator as a parameter, and a fitted one as an attribute."""
 
     def __init__(self, estimator=None):
         self.estimator = estimator
@@ -93,7 +99,7 @@ SCORES = ("decision_function", "predict", "transform")
 
 
 def samples(kernel="linear", n_features=12):
-    """Training samples, labels and new samples: the digits 0 to 2, a few of their middle pixels."""
+    """Return training samples, labels and new samples: the digits 0 to 2, a few of their middle pixels."""
     X, y = load_digits(n_class=3, return_X_y=True)
     X = X[:, 20 : 20 + n_features] + 1.0
     X, y, new = X[:9], y[:9], X[9:14]
@@ -104,14 +110,14 @@ def samples(kernel="linear", n_features=12):
 
 
 def fitted(name):
-    """One of `MODELS`, with new samples."""
+    """Return one of `MODELS`, fitted, and new samples."""
     model = clone(MODELS[name])
     X, y, new = samples(getattr(model, "kernel", "linear"))
     return model.fit(X, y), new
 
 
 def outcomes(model, new):
-    """All that a model gives of new samples."""
+    """Return everything that a model computes from new samples."""
     found = {}
     for name in SCORES:
         if hasattr(model, name) and not (name == "transform" and getattr(model, "solver", None) == "lsqr"):
@@ -119,19 +125,105 @@ def outcomes(model, new):
     return found
 
 
-def header_of(content):
-    """The header of a file, and where its arrays begin."""
-    end = 16 + int.from_bytes(content[8:16], "little")
-    return json.loads(content[16:end]), end
+def round_trip(model, path):
+    """Save a model, and load it again."""
+    save(model, path)
+    return load(path)
 
 
-def sealed(header, arrays):
-    """A file with that header, JSON or text, those bytes and a checksum that is right."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    text += b" " * (-(16 + len(text)) % 64)
-    return resealed(b"\x89LEDL\r\n\x1a" + len(text).to_bytes(8, "little") + text + arrays + bytes(32))
+def assert_same(found, expected):
+    """Check that values have the same types, shapes and bits."""
+    assert type(found) is type(expected)
+    if isinstance(expected, np.ndarray):
+        assert found.dtype == expected.dtype
+        assert found.flags.writeable or not expected.flags.writeable
+        assert found.flags.aligned
+        assert_array_equal(found, expected)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected, strict=True):
+            assert_same(*pair)
+    elif hasattr(expected, "__dict__") and not callable(getattr(type(expected), "__float__", None)):
+        left_out = {"skipped_", "kept"}  # results of the last call, and values kept for speed
+        found, expected = (
+            {name: value for name, value in vars(one).items() if name not in left_out}
+            for one in (found, expected)
+        )
+        assert_same(found, expected)
+    else:
+        assert found == expected or (found != found and expected != expected)
+
+
+def unpacked(content):
+    """Return the header of a file, as Python has it, and its tensors by name."""
+    table, _ = table_of(content)
+    return json.loads(table["__metadata__"]["ledl"][65:]), in_order(safetensors.numpy.load(content))
+
+
+def packed(header, tensors):
+    """Return a file with this header, JSON or text, with these tensors, and with a valid checksum."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    return safetensors.numpy.save(tensors, {"ledl": f"{checksum(text, tensors)} {text}"})
+
+
+def table_of(content):
+    """Return what safetensors says of the tensors and the metadata, and the bytes of all tensors."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def with_table(table, data):
+    """Return a safetensors file with this table, JSON or bytes, whatever it says."""
+    text = table if isinstance(table, bytes) else json.dumps(table).encode()
+    return len(text).to_bytes(8, "little") + text + data
 
 
 def resealed(content):
-    """A file with the checksum of what it has become."""
-    return content[:-32] + hashlib.sha256(content[:-32]).digest()
+    """Return a file with a valid checksum, if safetensors can still read it. Otherwise return it as it is."""
+    try:
+        tensors, (table, data) = in_order(safetensors.numpy.load(content)), table_of(content)
+        text = table["__metadata__"]["ledl"][65:]
+        table["__metadata__"]["ledl"] = f"{checksum(text, tensors)} {text}"
+    except (SafetensorError, LookupError, ValueError, TypeError):
+        return content
+    return with_table(table, data)
+
+
+def in_order(tensors):
+    return dict(sorted(tensors.items(), key=lambda item: int(item[0].split(".")[0])))
+
+
+def checksum(text, tensors):
+    """Return the checksum as docs/model_files.md defines it."""
+    parts = [text.encode()]
+    for name, tensor in tensors.items():
+        parts += [f" {name} {tensor.dtype} {tensor.shape} ".encode(), tensor.tobytes()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def with_record(**changes):
+    """Return a fitted CRC model whose dictionary has other fields."""
+    model, _ = fitted("crc")
+    model._dictionary = replace(model._dictionary, **changes)
+    return model
+
+
+def part(kind, **fields):
+    """Return a part as a header has it."""
+    return {"part": {"name": kind, "fields": fields}}
+
+
+def tampered(content, *keys, value):
+    """Return a file with another value in its header, at keys of it, of the estimator or of its dictionary."""
+    header, tensors = unpacked(content)
+    node = header if keys[0] in header else header["model"]["estimator"]
+    if keys[0] == "dictionary":
+        node, keys = node["state"]["_dictionary"]["part"]["fields"], keys[1:]
+    for key in keys[:-1]:
+        node = node[key]
+    node[keys[-1]] = value
+    return packed(header, tensors)

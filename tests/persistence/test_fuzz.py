@@ -1,7 +1,6 @@
-"""Thousands of damaged and malicious files: each is refused with the one error, or is a model that predicts."""
+"""Read thousands of damaged and malicious files: each raises ModelFileError, or is a model that predicts."""
 
 import copy
-import json
 import random
 import tracemalloc
 import warnings
@@ -11,13 +10,13 @@ import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline
 
-from helpers.model_files import header_of, outcomes, resealed, samples, sealed
+from helpers.model_files import outcomes, packed, resealed, samples, table_of, unpacked, with_table
 from ledl import ModelFileError, SRCClassifier, load
 from ledl.persistence import read
 from ledl.rejection import parts_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
-# Bytes that reading a file of less than 10 kB and predicting may take at most.
+# Limit for the bytes that are needed to read a file of less than 20 kB and to predict.
 MEMORY = 32 * 2**20
 
 NASTY = [
@@ -95,7 +94,7 @@ NASTY = [
 
 
 def places(node):
-    """All (container, key) in a tree of JSON."""
+    """Yield all (container, key) in a tree of JSON."""
     if isinstance(node, dict | list):
         for key in list(node) if isinstance(node, dict) else range(len(node)):
             yield node, key
@@ -109,93 +108,119 @@ def nested(rng):
     return deep
 
 
+def change_tree(rng, tree, other, names):
+    """Change one value, name or place in a tree of JSON."""
+    found = list(places(tree))
+    if not found:
+        return
+    (container, key), (second, second_key) = rng.choice(found), rng.choice(found)
+    change = rng.randrange(7)
+    if change == 0:
+        container[key] = copy.deepcopy(rng.choice(NASTY))
+    elif change == 1:
+        container[key] = nested(rng)
+    elif change == 2:
+        container[key], second[second_key] = copy.deepcopy((second[second_key], container[key]))
+    elif change == 3:
+        del container[key]
+    elif change == 4 and isinstance(container, dict):
+        container[rng.choice([*names, key + "_"])] = container.pop(key)
+    elif change == 5 and isinstance(container, list):
+        container.append(copy.deepcopy(container[key]))
+    else:
+        container[key] = copy.deepcopy(rng.choice(rng.choice(list(places(other)))[:1]))
+
+
 def change_header(rng, content, other):
-    """A header with values, names or places that were changed, of another file too, and a right checksum."""
-    header, start = header_of(content)
+    """Change values, names and places in the description of a model. The checksum is valid."""
+    header, tensors = unpacked(content)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        # Mostly of the model: other names of the header are few, and what is wrong there is told at once.
-        found = list(places(header["model"] if rng.random() < 0.8 and header.get("model") else header))
-        if not found:
-            continue
-        (container, key), (second, second_key) = rng.choice(found), rng.choice(found)
-        change = rng.randrange(7)
-        if change == 0:
-            container[key] = copy.deepcopy(rng.choice(NASTY))
-        elif change == 1:
-            container[key] = nested(rng)
-        elif change == 2:
-            container[key], second[second_key] = copy.deepcopy((second[second_key], container[key]))
-        elif change == 3:
-            del container[key]
-        elif change == 4 and isinstance(container, dict):
-            name = rng.choice(
-                ["_dictionary", "predict", "__dict__", "classes_", "coef_", key + "_", "steps", "_x"]
-            )
-            container[name] = container.pop(key)
-        elif change == 5 and isinstance(container, list):
-            container.append(copy.deepcopy(container[key]))
-        else:
-            container[key] = copy.deepcopy(rng.choice(rng.choice(list(places(header_of(other)[0])))[:1]))
-    return sealed(json.dumps(header).encode(), content[start:-32])
+        # Mostly in the model: the header has few other names, and errors there are found at once.
+        part = header["model"] if rng.random() < 0.8 and header.get("model") else header
+        names = ["_dictionary", "predict", "__dict__", "classes_", "coef_", "steps", "_x"]
+        change_tree(rng, part, unpacked(other)[0], names)
+    return packed(header, tensors)
+
+
+def change_table(rng, content, other):
+    """Change types, shapes, offsets, names and metadata in the header of safetensors.
+
+    The checksum is valid where safetensors can still read the file.
+    """
+    table, data = table_of(content)
+    for _ in range(rng.choice([1, 1, 2])):
+        change_tree(
+            rng, table, table_of(other)[0], ["0", "1", "0.T", "1.text", "__metadata__", "ledl", "shape"]
+        )
+    return resealed(with_table(table, data))
 
 
 def exchange_arrays(rng, content, other):
-    """Arrays of a model in the places of others, or shapes of arrays that were turned."""
-    header, start = header_of(content)
+    """Put arrays in the places of others, or change shapes, types and names of tensors."""
+    header, tensors = unpacked(content)
     found = [(c, k) for c, k in places(header["model"]) if k in ("array", "scalar") and isinstance(c[k], int)]
-    if not found or rng.random() < 0.3:
-        entry = rng.choice(header["arrays"])
-        entry["shape"] = rng.choice(
-            [entry["shape"][::-1], [*entry["shape"], 1], [int(np.prod(entry["shape"]))]]
+    if not found or rng.random() < 0.4:
+        name = rng.choice(list(tensors))
+        tensor, kind = tensors[name], rng.choice(["", ".T", ".text"])
+        tensor = rng.choice(
+            [
+                tensor.reshape(tensor.shape[::-1]),
+                tensor.reshape(*tensor.shape, 1),
+                tensor.reshape(-1),
+                tensor.reshape(-1).view(rng.choice(["u1", "i1", "?"])),
+                *([tensor.view("u8"), tensor.view("i8")] if tensor.itemsize == 8 else [tensor]),
+            ]
         )
-        entry["order"] = rng.choice("CF")
+        new_name = name.split(".")[0] + kind
+        tensors = {new_name if one == name else one: tensors[one] for one in tensors} | {new_name: tensor}
     else:
         (first, key), (second, second_key) = rng.choice(found), rng.choice(found)
         first[key], second[second_key] = second[second_key], first[key]
-    return sealed(header, content[start:-32])
+    return packed(header, tensors)
 
 
 def change_numbers(rng, content, other):
-    """Arrays with other bytes: NaN, infinities, huge, tiny and negative numbers among them."""
-    _, start = header_of(content)
-    changed = bytearray(content)
+    """Change bytes of arrays, to NaN, infinities, and huge, tiny and negative numbers among others."""
+    table, data = table_of(content)
+    data = bytearray(data)
     for _ in range(rng.choice([1, 3, 20])):
-        place = start + 8 * rng.randrange((len(content) - 32 - start) // 8)
+        place = 8 * rng.randrange(len(data) // 8)
         number = rng.choice([np.nan, np.inf, -np.inf, 1e308, -1e200, 1e-310, -1.0, 0.0, rng.gauss(0, 10)])
         integer = rng.choice([-1, 2**62, 3, 255, 2**32])
-        value = np.float64(number).tobytes() if rng.random() < 0.7 else np.int64(integer).tobytes()
-        changed[place : place + 8] = value
-    return resealed(bytes(changed))
+        data[place : place + 8] = (np.float64(number) if rng.random() < 0.7 else np.int64(integer)).tobytes()
+    return resealed(with_table(table, bytes(data)))
 
 
 def change_text(rng, content, other):
-    """Bytes of the header that were changed, with a right checksum."""
-    _, start = header_of(content)
+    """Change bytes of the header. The checksum is valid where safetensors can still read the file."""
+    end = 8 + int.from_bytes(content[:8], "little")
     changed = bytearray(content)
     for _ in range(rng.choice([1, 2, 8])):
-        changed[rng.randrange(8, start)] = rng.choice(b'0123456789{}[],:"-.eE \x00\xff_aA')
+        changed[rng.randrange(0, end)] = rng.choice(b'0123456789{}[],:"-.eE \x00\xff_aA')
     return resealed(bytes(changed))
 
 
 def change_length(rng, content, other):
-    """Pieces cut out, put in, or exchanged, with a right checksum."""
-    first, second = sorted(rng.randrange(len(content) - 32) for _ in range(2))
-    changed = rng.choice(
-        [
-            content[:first] + content[second:],
-            content[:first] + content[first:second] * 2 + content[second:],
-            content[:first] + other[first:second] + content[second:],
-            content[:first] + rng.randbytes(rng.choice([1, 64, 4096])) + content[first:],
-            content[:first] + bytes(64) + content[first:],
-            content[: -32 - 64] + bytes(32),
-            content[:first] + bytes(32),
-        ]
+    """Cut pieces out, put pieces in, or exchange them. The checksum is valid where that is possible."""
+    first, second = sorted(rng.randrange(len(content)) for _ in range(2))
+    return resealed(
+        rng.choice(
+            [
+                content[:first] + content[second:],
+                content[:first] + content[first:second] * 2 + content[second:],
+                content[:first] + other[first:second] + content[second:],
+                content[:first] + rng.randbytes(rng.choice([1, 64, 4096])) + content[first:],
+                content[:first] + bytes(64) + content[first:],
+                content[:-64],
+                content[:first],
+                content + bytes(rng.choice([1, 64])),
+            ]
+        )
     )
-    return resealed(changed) if len(changed) > 32 else changed
 
 
 def damage(rng, content, other):
-    """What happens to files on their way; the checksum is what it was."""
+    """Damage a file as it happens in transfers. The checksum stays as it was."""
     first = rng.randrange(1, len(content))
     flipped = bytearray(content)
     flipped[first] ^= 1 << rng.randrange(8)
@@ -208,6 +233,7 @@ CHANGES = [
     change_header,
     change_header,
     change_header,
+    change_table,
     exchange_arrays,
     change_numbers,
     change_text,
@@ -217,13 +243,13 @@ CHANGES = [
 
 
 def predicts(model, new):
-    """Check what a model gives of samples; of zeros where those are of other features than it has now."""
+    """Check the predictions for samples, or for zeros if the model has another number of features now."""
     if hasattr(model, "n_features_in_") and model.n_features_in_ != new.shape[1]:
         new = np.zeros((1, model.n_features_in_))
     try:
         found = outcomes(model, new)
     except ValueError as error:
-        # Scales that were changed may make of samples what a step after them refuses, with or without files.
+        # Steps with changed scales may return values that the next step refuses, with or without files.
         if not isinstance(model, Pipeline) or "contains infinity" not in str(error):
             raise
         return
@@ -236,14 +262,14 @@ def predicts(model, new):
 
 
 def fuzz(path, seed, n_files):
-    """Read changed files; the number of those that were models all the same."""
+    """Read changed files. Return how many of them were still models."""
     rng = random.Random(seed)
     files = sorted(FIXTURES.glob("*.ledl"))
     contents = {file: file.read_bytes() for file in files}
     known = {file: read(file).info["samples"] for file in files}
     n_models = 0
     X, y, _ = samples()
-    for tol in (1e-6, 1e-3):  # loops of both precisions are compiled before memory is counted
+    for tol in (1e-6, 1e-3):  # compile loops of both precisions before memory is counted
         SRCClassifier(transform_tol=tol).fit(X, y).predict(X)
     tracemalloc.start()
     try:
@@ -273,13 +299,13 @@ def fuzz(path, seed, n_files):
 
 def check(path, seed, n_files):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of predictions with odd numbers, not of loading
+        warnings.simplefilter("ignore")  # from predictions with odd numbers, not from loading
         n_models = fuzz(path, seed, n_files)
     assert 0 < n_models < n_files / 2
 
 
 def test_changed_files_are_refused_or_predict(tmp_path):
-    check(tmp_path / "changed.ledl", seed=0, n_files=2000)
+    check(tmp_path / "changed.ledl", seed=0, n_files=1000)
 
 
 @pytest.mark.slow

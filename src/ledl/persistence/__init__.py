@@ -1,7 +1,7 @@
-"""Model files that hold data and no code.
+"""Save and load models in files that hold data and no code.
 
-`save` and `load` for our estimators and the scikit-learn ones that go with them. A file cannot run anything,
-whoever wrote it; docs/model_files.md says what it holds.
+Files hold our estimators and the scikit-learn ones that are used with them. They cannot run anything, whoever
+wrote them. docs/model_files.md describes them.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ledl.persistence._format import ModelFileError, read_file, write_file
+from ledl.persistence._format import ModelFileError, read_file, require, write_file
 from ledl.persistence._tree import VERSIONS, Decoder, Encoder, versions_in_words
 
 __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
 
 class Stored(NamedTuple):
-    """What a file holds; `read` gives it.
+    """Holds the content of a file. `read` returns it.
 
     Parameters
     ----------
     model : estimator
         The model.
     info : None, number, str, array, or list, tuple or dict of these
-        What was given to `save`.
+        The `info` that was given to `save`.
     versions : dict of str
-        Of the packages that wrote it.
+        Versions of the packages that wrote the file, by their names.
 
     Examples
     --------
@@ -36,8 +36,8 @@ class Stored(NamedTuple):
     """
 
     model: Any
-    info: Any  # what was given to `save`
-    versions: dict[str, str]  # of the packages that wrote it
+    info: Any
+    versions: dict[str, str]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
@@ -49,15 +49,15 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
         One of ours, or one of scikit-learn's `Pipeline`, `Normalizer`, `StandardScaler`, `MinMaxScaler`, `PCA`,
         `LogisticRegression`, `RidgeClassifier`, `LinearSVC` and `LinearDiscriminantAnalysis`; fitted or not.
     path : path
-        The file. It is replaced as a whole or left as it was.
+        Name of the file. An existing file is replaced completely or stays as it was.
     info : optional
-        What else to keep with it: None, truth values, numbers, strings, NumPy arrays of these, and lists,
-        tuples and dicts of all that.
+        More data to keep with the model: None, truth values, numbers, strings, NumPy arrays of these, and
+        lists, tuples and dicts of all these.
 
     Raises
     ------
     ModelFileError
-        Where something cannot be stored, such as a kernel that is a function. Nothing is written then.
+        If something cannot be stored, such as a kernel that is a function. Nothing is written then.
 
     Examples
     --------
@@ -74,13 +74,13 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
     """
     encoder, name = Encoder(), type(model).__name__
     if not hasattr(model, "get_params"):
-        raise ModelFileError(f"model is of type {name}, not an estimator. Give it as info with one.")
+        raise ModelFileError(f"model is of type {name}, not an estimator. Give it as info of an estimator.")
     header = {
         "versions": VERSIONS,
         "model": encoder.encode(model, name),
         "info": encoder.encode(info, "info"),
     }
-    try:  # what cannot be loaded is not written
+    try:  # files that could not be loaded are not written
         _restore(header, encoder.arrays, "Fit it again")
     except ModelFileError as error:
         raise ModelFileError(f"{name} cannot be stored: its file {error}.") from error.__cause__
@@ -93,17 +93,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
-        A file that `save` wrote, here or elsewhere. Whoever wrote it, it cannot run code.
+        Name of a file that `save` wrote, here or elsewhere. It cannot run code, whoever wrote it.
 
     Returns
     -------
     model : estimator
-        Its predictions are those of the model that was saved.
+        The model. It predicts the same as the model that was saved.
 
     Raises
     ------
     ModelFileError
-        Where the file is no model file, is damaged, or is of a version that is not known here.
+        If the file is no model file, is damaged, or has an unknown version.
 
     Examples
     --------
@@ -120,17 +120,22 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def read(path: str | os.PathLike[str]) -> Stored:
-    """Return all that is in a file: as `load`, with what was kept with the model.
+    """Return everything that is in a file: the model, and the data that was kept with it.
 
     Parameters
     ----------
     path : path
-        A file that `save` wrote.
+        Name of a file that `save` wrote.
 
     Returns
     -------
     stored : Stored
-        ``model``, ``info``, and ``versions``, of the packages that wrote it.
+        ``model``, ``info``, and ``versions`` of the packages that wrote the file.
+
+    Raises
+    ------
+    ModelFileError
+        In the same cases as `load`.
 
     Examples
     --------
@@ -152,18 +157,17 @@ def read(path: str | os.PathLike[str]) -> Stored:
 
 
 def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
-    """Return what a header and arrays stand for; `advice` is for errors, with a place for the versions."""
+    """Return the content that a header and arrays describe. Errors end with `advice`; "{}" becomes versions."""
     versions: Any = header.get("versions")
     words = [word for item in versions.items() for word in item] if type(versions) is dict else [None]
-    if not all(type(word) is str and len(word) < 50 and word.isprintable() for word in words):
-        raise ModelFileError("does not say by which versions it was written. Save the model again")
+    require(
+        all(type(word) is str and len(word) < 50 and word.isprintable() for word in words),
+        "does not say which versions wrote it. Save the model again",
+    )
     decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
-    try:
-        model, info = (decoder.decode(header[name], name) for name in ("model", "info"))
-    except KeyError as error:
-        raise ModelFileError(f"has no {error}. Save the model again") from None
-    if not hasattr(model, "get_params"):
-        raise ModelFileError("has no estimator as its model. Save the model again")
-    if len(decoder.used) < len(arrays):
-        raise ModelFileError("has arrays that nothing refers to. Save the model again")
+    for name in ("model", "info"):
+        require(name in header, f"has no {name!r}. Save the model again")
+    model, info = (decoder.decode(header[name], name) for name in ("model", "info"))
+    require(hasattr(model, "get_params"), "has no estimator as its model. Save the model again")
+    require(len(decoder.used) == len(arrays), "has arrays that nothing refers to. Save the model again")
     return Stored(model, info, versions)

@@ -1,12 +1,12 @@
-"""What files hold, and whether it is a model: tables of parts and of estimators, and the checks of both.
+"""Check that values in files are models: tables of parts and estimators, and the checks of both.
 
 A part is a record of plain values and arrays. A new kind is an entry of `PARTS`, with the fields that files
-have of it, and a clause of `check_part` if these must go together. A new kind of estimator is an entry of
-`ESTIMATORS`, with its fitted attributes, and a clause of `check_estimator`; one with a `FittedDictionary` is an
-entry of `KINDS`, too. Parameters are checked by the estimators themselves. A fitted model must predict before
-anybody gets it, in memory that its arrays bear out.
+hold, and a case of `check_part` if these depend on each other. A new kind of estimator is an entry of
+`ESTIMATORS`, with its fitted attributes, and a case of `check_other`. With a `FittedDictionary` it is an entry
+of `KINDS` instead. Estimators check their parameters themselves. A fitted model must predict before a user gets
+it, in an amount of memory that its arrays justify.
 
-Checks raise a ValueError that says what is wrong, or whatever a stranger's values make others raise.
+Checks raise a ValueError that says what is wrong, or any error that values from strangers cause in other code.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from ledl.solvers.lasso import SOLVERS
 from ledl.solvers.stream import Stream
 from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
 
-# Bytes of a Gram matrix of atoms up to which loading makes one to try a model.
+# Loading tries a model only if the Gram matrix of its atoms has at most this many bytes.
 MAX_TRIAL = 2**30
-# Pixels of a side that images are brought to: a file must not ask for terabytes.
+# Largest side, in pixels, to which images are resized: a file must not ask for terabytes.
 MAX_SIDE = 4096
 
 COUNT = Interval(Integral, 1, 2**48, closed="left")
 SIDE = Interval(Integral, 1, MAX_SIDE, closed="both")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NUMBER = Interval(Real, None, None, closed="neither")
-# What values of arrays may be, by NumPy's letters of types. Floats are finite, too.
+# Types of values in arrays, by NumPy's letters. Floats must also be finite.
 ANY = "?bhilqBHILQfdUO"
 TYPES = {"floats": "fd", "float64": "d", "integers": "bhilq", "strings": "O", "labels": ANY, "values": ANY}
 
-# The fields of each part: constraints as scikit-learn has them for parameters; of an array the kind of its
-# values and the letters of its axes, each being one length in a part and those within it. "|" stands between
-# shapes of which one will do, "?" after what may be None.
+# Fields of each part. A list has constraints as scikit-learn has them for parameters. A string describes an
+# array: the kind of its values, and a letter for each axis. A letter is the same length everywhere in a part
+# and in the parts within it. "|" separates alternative shapes. "?" at the end allows None.
 CODERS = [Lasso, Ridge, OMP]
 KERNELS = {
     "rbf": {"gamma": [NUMBER, None]},
@@ -131,8 +131,8 @@ PARTS: dict[type, dict[str, Any]] = {
     },
 }
 
-# The attributes of each fitted estimator, likewise; it may have more. d is the number of features, K and c are
-# those of the dictionary's atoms and classes.
+# Attributes of each fitted estimator, described in the same way. It may have more. d is the number of features.
+# K and c are the numbers of atoms and classes of the dictionary.
 FEATURES = {"n_features_in_": [COUNT], "feature_names_in_": "strings d ?"}
 WITH_ATOMS = {
     **FEATURES,
@@ -201,7 +201,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
     RidgeClassifier: {**LINEAR, "_label_binarizer": [LabelBinarizer]},
     StandardScaler: {**FEATURES, **dict.fromkeys(("mean_", "var_", "scale_"), "values d ?")},
 }
-# The codes and scores that dictionaries of a model have.
+# Coders and rules in the dictionary of each model.
 KINDS = {
     CRCClassifier: {"coder": [Ridge], "rule": [ResidualRule]},
     CSDLClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
@@ -211,13 +211,13 @@ KINDS = {
     LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule]},
     SRCClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
 }
-# The attributes of an estimator that follow from others: made in loading, and not in a file.
+# Attributes that follow from others: loading makes them, and files do not hold them.
 MADE: dict[type, set[str]] = {
     **{kind: {"classes_", "atom_classes_", "components_", "dual_components_"} for kind in KINDS},
     LEDLClassifierCV: {"_dictionary", "classes_"},
 }
-# What else parameters ask for.
-ASKED_FOR: list[tuple[type, str, Any, dict[str, str]]] = [
+# Attributes that a value of a parameter requires.
+REQUIRED: list[tuple[type, str, Any, dict[str, str]]] = [
     (StandardScaler, "with_mean", True, {"mean_": "values d"}),
     (StandardScaler, "with_std", True, {"scale_": "values d"}),
     (LinearDiscriminantAnalysis, "solver", "svd", {"scalings_": "values d m", "xbar_": "values d"}),
@@ -225,10 +225,11 @@ ASKED_FOR: list[tuple[type, str, Any, dict[str, str]]] = [
 ]
 OUTPUTS = ("default", "pandas", "polars")
 KEEPS_WIDTH = Normalizer | StandardScaler | MinMaxScaler
+HAS_WIDTH = PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD
 
 
 def expect(fine: bool, message: str) -> None:
-    """Raise a ValueError with that message unless all is well."""
+    """Raise a ValueError with this message unless everything is fine."""
     if not fine:
         raise ValueError(message)
 
@@ -236,11 +237,14 @@ def expect(fine: bool, message: str) -> None:
 def check_fields(
     holder: Any, wanted: dict[str, Any], sizes: dict[str, Any] | None = None, *, finite: bool = True
 ) -> dict[str, Any]:
-    """Raise unless attributes are as a table says; return the length of each letter, with those of `sizes`."""
+    """Raise an error unless attributes match a table. Return the lengths of all letters, also from `sizes`."""
     sizes = dict(sizes or {})
     settings = {name: kind for name, kind in wanted.items() if isinstance(kind, list)}
     found: dict[str, Any] = {name: getattr(holder, name, None) for name in wanted}
     validate_parameter_constraints(settings, {name: found[name] for name in settings}, type(holder).__name__)
+    for name, constraints in settings.items():  # NumPy refuses True as a length
+        is_number = isinstance(constraints[0], Interval)
+        expect(not is_number or type(found[name]) is not bool, f"{name} must be a number, not {found[name]}")
     for name in [name for name in wanted if name not in settings]:
         value, kind = found[name], wanted[name]
         if value is None and kind.endswith("?"):
@@ -259,38 +263,37 @@ def check_fields(
 
 
 def check_part(part: Any) -> None:
-    """Raise unless a part is one; parts within it have been checked before."""
+    """Raise an error unless a part is valid. Parts within it have been checked before."""
     check_fields(part, PARTS[type(part)])
-    if isinstance(part, FittedDictionary):
-        check_dictionary(part)
-    elif isinstance(part, PairwiseKernel):
-        wanted, found = KERNELS[str(part.kernel)], part.parameters
-        expect(found.keys() == wanted.keys(), f"these are not the parameters of kernel={part.kernel!r}")
-        validate_parameter_constraints(wanted, found, "kernel")
-    elif isinstance(part, Stream):
-        expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
-    elif isinstance(part, Preprocessing):
-        for values in (part.mean, part.std):
-            expect(
-                len(values) == 3 and all(isinstance(value, Real) for value in values),
-                "means and deviations are three numbers",
-            )
+    match part:
+        case FittedDictionary():
+            check_dictionary(part)
+        case PairwiseKernel():
+            wanted, found = KERNELS[str(part.kernel)], part.parameters
+            expect(found.keys() == wanted.keys(), f"these are not the parameters of kernel={part.kernel!r}")
+            validate_parameter_constraints(wanted, found, "kernel")
+        case Stream():
+            expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
+        case Preprocessing():
+            fine = all(len(values) == 3 for values in (part.mean, part.std))
+            numbers = all(isinstance(value, Real) for value in (*part.mean, *part.std))
+            expect(fine and numbers, "means and deviations must be three numbers each")
 
 
 def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
-    """Raise unless samples can be coded over these atoms, and classified if there are classes; return lengths.
+    """Raise an error unless the dictionary can code samples, and classify them if it has classes.
 
-    These are of d features, K atoms, r coordinates, c classes, and n samples of a kernel.
+    Return the lengths of the axes: d features, K atoms, r coordinates, c classes, n samples of a kernel.
     """
     space, classes, labels = record.space, record.classes, record.atom_labels
     sizes = check_fields(record, PARTS[FittedDictionary], finite=False)
     for part in (space, getattr(space, "kernel", None), record.rule):
         if part is not None:
             sizes = check_fields(part, PARTS[type(part)], sizes, finite=False)
-    # Features themselves are coordinates, or k(x, .) of a precomputed kernel.
+    # Without a basis, coordinates are the features, or k(x, .) of a precomputed kernel.
     sizes.setdefault("d", sizes.get("n", sizes["r"]))
     expect(sizes["r"] <= sizes.get("n", sizes["d"]), "the basis has more vectors than the space has directions")
-    expect(not (record.unit_norm and "n" in sizes), "samples of a kernel are not scaled, the kernel is")
+    expect(not (record.unit_norm and "n" in sizes), "a kernel scales itself, and its samples are not scaled")
     if classes is None:
         rest = (record.rule, labels, record.samples, record.sample_labels)
         expect(all(one is None for one in rest), "it has no classes")
@@ -302,21 +305,22 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
     for name, numbers in (("atoms", labels), ("samples", record.sample_labels)):
         expect(
             numbers is None or (numbers.min() >= 0 and numbers.max() < len(classes)),
-            f"{name} are of no class",
+            f"{name} belong to no class",
         )
     return sizes
 
 
 def check_classes(classes: Array) -> None:
-    """Raise unless labels are finite, and each there once."""
-    expect(classes.dtype.kind != "f" or bool(np.isfinite(classes).all()), "classes are finite")
-    expect(len(np.unique(classes)) == len(classes), "classes are there twice")
+    """Raise an error unless labels are finite and all different."""
+    expect(classes.dtype.kind != "f" or bool(np.isfinite(classes).all()), "classes must be finite")
+    expect(len(np.unique(classes)) == len(classes), "a class occurs twice")
 
 
 def make(name: str, state: dict[str, Any], room: float) -> Any:
-    """Return one of the attributes in `MADE`; raise if it needs more than `room` bytes.
+    """Return one of the attributes in `MADE`. Raise an error if it needs more than `room` bytes.
 
-    As `ledl.estimators.fitted_attributes` makes them, but one by one: a file may hold those that are large.
+    `ledl.estimators.fitted_attributes` makes all of them. Here they are made one by one, because a file may
+    hold the large ones.
     """
     if name == "_dictionary":
         return state["best_estimator_"].dictionary_
@@ -329,80 +333,61 @@ def make(name: str, state: dict[str, Any], room: float) -> Any:
         wanted = "dual_components_" if isinstance(space, KernelSpace) else "components_"
         expect(name == wanted, f"{name} does not follow from a dictionary")
         n_bytes = 0 if isinstance(space, IdentitySubspace) else 8 * K * max(space.basis.shape)
-    expect(n_bytes <= room, f"{name} would need {n_bytes:,} bytes, many times what the file holds")
+    expect(n_bytes <= room, f"{name} would need {n_bytes:,} bytes, many times the size of the file")
     if name.endswith("classes_"):
         return classes if name == "classes_" else classes[record.atom_labels]
-    # With the threads of `fit`, so that they round likewise: K-SVD and LEDL work with one.
+    # With as many threads as in `fit`, for the same rounding: K-SVD and LEDL work with one.
     is_alone = isinstance(record.coder, OMP) or "_code_atoms" in state
     with one_blas_thread() if is_alone else nullcontext():
         return space.expand(record.atoms)
 
 
 def check_estimator(model: Any) -> None:
-    """Raise unless an estimator has parameters that it takes, and attributes that go together and predict."""
+    """Raise an error unless an estimator has valid parameters, and attributes that fit together and predict."""
     if hasattr(model, "_parameter_constraints"):
         model._validate_params()
     config, names = vars(model).get("_sklearn_output_config", {}), fitted_names(model)
     expect(
         type(config) is dict and all(k == "transform" and v in OUTPUTS for k, v in config.items()),
-        "its output is of a kind that there is not",
+        "its output has an unknown kind",
     )
-    with warnings.catch_warnings(), np.errstate(all="ignore"):  # what they tell of is checked
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # the checks find the same problems
         warnings.simplefilter("ignore")
         if isinstance(model, Pipeline):
             check_pipeline(model)
         elif isinstance(model, PixelFeatures):
-            expect(not names, "there are no attributes of pixels")
+            expect(not names, "pixels have no attributes")
             sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
             expect(len(sides) == 2, "a size is a number, or a height and a width")
             expect(
                 all(isinstance(side, Integral) and 0 < side <= MAX_SIDE for side in sides),
                 f"sizes are 1 to {MAX_SIDE} pixels",
             )
-        elif type(model) in KINDS and names:
+        elif names and type(model) in KINDS:
             check_with_dictionary(model)
         elif names:
-            sizes = {"d": model.n_features_in_} if "n_features_in_" in names else {}
-            sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
-            if isinstance(model, LEDLClassifierCV):
-                expect(
-                    model.n_features_in_ == model.best_estimator_.n_features_in_,
-                    "its model has other features",
-                )
-            elif isinstance(model, RejectingClassifier):
-                inner, classes = our_parts(model.estimator_).classifier, model.classes_
-                expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
-                expect(
-                    classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_),
-                    "its classes are not its classifier's",
-                )
-                checked_label(model.reject_label_, classes)
-                expect(sizes["e"] == 2, "there are two measures of evidence")
-            elif isinstance(model, ResNetFeatures):
-                expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
-            else:
-                check_sklearn(model, sizes)
+            check_other(model, names)
 
 
 def fitted_names(model: Any) -> set[str]:
-    """Return the names of what a model has beside its parameters and the kind of its output."""
+    """Return the names of attributes, without parameters and without the kind of output."""
     return set(vars(model)) - set(model.get_params(deep=False)) - {"_sklearn_output_config"}
 
 
 def check_with_dictionary(model: Any) -> None:
-    """Raise unless a model's dictionary, which has been checked by itself, goes with the rest, and codes.
+    """Raise an error unless the dictionary of a model, which has been checked alone, fits the rest, and codes.
 
-    Samples that it must code are one of its own samples or atoms, and zeros.
+    It must code one of its own samples or atoms, and zeros.
     """
     wanted, record = dict(ESTIMATORS[type(model)]), vars(model)["_dictionary"]
-    expect(isinstance(record, FittedDictionary), "its dictionary is none")
+    expect(isinstance(record, FittedDictionary), "its dictionary is of another type")
     check_fields(record, KINDS[type(model)])
     sizes, d = check_dictionary(record), model.n_features_in_
     expect(sizes["d"] == d, f"its atoms have {sizes['d']} features where there should be {d!r:.50}")
     wanted |= {"dual_components_": "floats K n"} if "n" in sizes else {"components_": "floats K d"}
     if record.classes is not None:
         wanted["classes_"] = "labels c"
-        if hasattr(model, "atom_classes_") or not isinstance(model, DKSVDClassifier):  # which may start without
+        if hasattr(model, "atom_classes_") or not isinstance(model, DKSVDClassifier):  # which may have none
             wanted["atom_classes_"] = "labels K"
             expect(len(np.unique(record.atom_labels)) == sizes["c"], "some classes have no atoms")
     check_fields(model, wanted, sizes)
@@ -415,7 +400,7 @@ def check_with_dictionary(model: Any) -> None:
             "history_ holds numbers of each iteration",
         )
     n_bytes = gram_bytes(model)
-    if n_bytes > MAX_TRIAL:  # refused only if it is hopeless
+    if n_bytes > MAX_TRIAL:  # refused only if this machine can never hold it
         check_memory(n_bytes, "Its predictions", "Use a machine with more memory")
         return
     space: Any = record.space
@@ -426,33 +411,53 @@ def check_with_dictionary(model: Any) -> None:
         X = space.coordinates[:1] @ space.coordinates.T
     else:
         X = space.expand(record.atoms[:1])
-    if getattr(kernel, "kernel", None) != "poly":  # which may be negative at zero
+    if getattr(kernel, "kernel", None) != "poly":  # its kernel may be negative at zero
         X = np.concatenate([X, np.zeros_like(X)])
     expect(bool(np.isfinite(try_out(model, X)).all()), "its codes are not finite")
 
 
-def check_sklearn(model: Any, sizes: dict[str, Any]) -> None:
-    """Raise unless one of scikit-learn's estimators has what its parameters ask for, and predicts."""
-    for kind, parameter, value, fields in ASKED_FOR:
-        if isinstance(model, kind) and getattr(model, parameter) == value:
-            check_fields(model, fields, sizes)
-    if hasattr(model, "classes_"):
-        check_classes(model.classes_)
-    if hasattr(model, "coef_"):
-        # A number where no intercept was fitted.
-        intercept, p, c = np.asarray(model.intercept_), sizes.get("p", 1), sizes["c"]
-        expect(intercept.dtype.kind == "f" and intercept.shape in ((), (p,)), "intercept_ has another shape")
-        expect("p" not in sizes or p in ((1, 2) if c == 2 else (c,)), "coef_ has not a row for each class")
-    expect(getattr(model, "n_components_", 0) in (0, sizes.get("k")), "n_components_ is another number")
-    if holds_width(model):
-        X = np.zeros((1, model.n_features_in_))
-        try_out(model, X)
-        if hasattr(model, "scalings_"):  # it transforms, too
-            try_out(model, X, classify=False)
+def check_other(model: Any, names: set[str]) -> None:
+    """Raise an error unless a fitted model of another kind has attributes that fit together, and predicts."""
+    sizes = {"d": model.n_features_in_} if "n_features_in_" in names else {}
+    sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
+    match model:
+        case LEDLClassifierCV():
+            n_features = model.best_estimator_.n_features_in_
+            expect(model.n_features_in_ == n_features, "its model has other features")
+        case RejectingClassifier():
+            inner, classes = our_parts(model.estimator_).classifier, model.classes_
+            expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
+            expect(
+                classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_),
+                "its classes are not the classes of its classifier",
+            )
+            checked_label(model.reject_label_, classes)
+            expect(sizes["e"] == 2, "there must be two measures of evidence")
+        case ResNetFeatures():
+            expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
+        case _:
+            for kind, parameter, value, fields in REQUIRED:
+                if isinstance(model, kind) and getattr(model, parameter) == value:
+                    check_fields(model, fields, sizes)
+            if hasattr(model, "classes_"):
+                check_classes(model.classes_)
+            if hasattr(model, "coef_"):
+                # The intercept is a number if none was fitted.
+                intercept, p, c = np.asarray(model.intercept_), sizes.get("p", 1), sizes["c"]
+                fine = intercept.dtype.kind == "f" and intercept.shape in ((), (p,))
+                expect(fine, "intercept_ has another shape")
+                rows = (1, 2) if c == 2 else (c,)
+                expect("p" not in sizes or p in rows, "coef_ must have one row for each class")
+            expect(getattr(model, "n_components_", 0) in (0, sizes.get("k")), "n_components_ is another number")
+            if holds_width(model):
+                X = np.zeros((1, model.n_features_in_))
+                try_out(model, X)
+                if hasattr(model, "scalings_"):  # it also transforms
+                    try_out(model, X, classify=False)
 
 
 def check_pipeline(model: Any) -> None:
-    """Raise unless steps follow each other, and zeros come through them."""
+    """Raise an error unless steps fit each other, and zeros pass through them."""
     expect(
         isinstance(model.steps, list | tuple)
         and all(isinstance(step, list | tuple) and len(step) == 2 for step in model.steps),
@@ -469,28 +474,24 @@ def check_pipeline(model: Any) -> None:
         expect(
             None in (taken, width) or taken == width, f"a step gives {width} values and the next takes {taken}"
         )
-        width = width_after(step) or (width if isinstance(step, KEEPS_WIDTH) else None)
-    for step in steps[:-1]:  # alone they may pass on NaN, but no step here takes it
+        if isinstance(step, KEEPS_WIDTH):
+            width = getattr(step, "n_features_in_", width)
+        else:
+            width = getattr(step, "_n_features_out", None) if isinstance(step, HAS_WIDTH) else None
+    for step in steps[:-1]:  # alone they may return NaN, but no step accepts it
         check_fields(step, dict.fromkeys(("mean_", "min_", "scale_"), "floats d ?"))
-    # From the first step on whose arrays bear out how many features it takes: others claim what they like.
+    # Begin at the first step with arrays that prove its number of features. Other steps can claim any number.
     steps = list(dropwhile(lambda step: not holds_width(step), steps))
     X = np.zeros((1, steps[0].n_features_in_ if steps else 0))
     for step in steps:
-        # Zeros may have become what this kernel does not take; it was tried with samples of its own.
+        # This kernel may not accept what zeros have become. It was tried with samples of its own.
         if not fitted_names(step) or gram_bytes(step) > MAX_TRIAL or getattr(step, "kernel", None) == "poly":
             return
         X = try_out(step, X, classify=step is steps[-1])
 
 
-def width_after(step: Any) -> int | None:
-    """Return how many values a step gives, if that is known."""
-    if isinstance(step, PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD):
-        return getattr(step, "_n_features_out", None)
-    return getattr(step, "n_features_in_", None) if isinstance(step, KEEPS_WIDTH) else None
-
-
 def holds_width(model: Any) -> bool:
-    """Return whether arrays of a fitted model bear out its number of features, so that zeros may be made."""
+    """Return whether arrays of a fitted model prove its number of features, so that zeros can be made."""
     wide = [name for name, kind in ESTIMATORS[type(model)].items() if " d" in kind]
     return hasattr(model, "_dictionary") or any(getattr(model, name, None) is not None for name in wide)
 
@@ -500,15 +501,15 @@ def gram_bytes(model: Any) -> int:
     record = getattr(model, "_dictionary", None)
     if record is None:
         return 0
-    # Ridge codes come by the smaller of D D' and D'D.
+    # Ridge codes need the smaller one of D D' and D'D.
     side = min(record.atoms.shape) if isinstance(record.coder, Ridge) else len(record.atoms)
     return int(8 * side**2)
 
 
 def try_out(model: Any, X: Array, *, classify: bool = True) -> Array:
-    """Classify samples, if the model does, and raise where that gives nothing; else return them transformed."""
+    """Return transformed samples. If the model classifies, check its scores and predictions instead."""
     model = copy(model)
-    vars(model).pop("_sklearn_output_config", None)  # arrays, whatever the user prefers: pandas may not be here
+    vars(model).pop("_sklearn_output_config", None)  # always arrays, because pandas may not be installed
     if classify and hasattr(model, "predict"):
         if hasattr(model, "decision_function"):
             expect(bool(np.isfinite(model.decision_function(X)).all()), "its scores are not finite")

@@ -1,23 +1,23 @@
-"""Models as trees of plain values: what a header can say, and nothing that could run.
+"""Turn models into trees of plain values, which cannot run anything, and back.
 
-None, truth values, integers, finite floats and strings stand for themselves. All else is {kind: content}:
+None, truth values, integers, finite floats and strings stand for themselves. Other values are {kind: content}:
 
     {"list": [...]}, {"tuple": [...]}, {"dict": [[key, value], ...]}, {"float": "nan" | "inf" | "-inf"}
-    {"array": number}, {"scalar": number}     of the file's arrays; a NumPy scalar is an array without axes
-    {"strings": [...]}                        an array of Python's strings
+    {"array": number}, {"scalar": number}     arrays of the file; a NumPy scalar is an array without axes
+    {"strings": [...]}                        an array of Python strings
     {"estimator": {"name": ..., "params": {...}, "state": {...}}}
     {"part": {"name": ..., "fields": {...}}}
-    {"made": null | type of floats}           an attribute that follows from the estimator's others
+    {"made": null | type of floats}           an attribute that follows from others of the estimator
 
-Names of estimators and parts are those of the tables in `ledl.persistence._checks`. An array, whoever refers to
-it, is in the file once, and one object again when it is read.
+Names of estimators and parts are in the tables of `ledl.persistence._checks`. A file has every array once, even
+if several values refer to it, and it is one object again after loading.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -25,21 +25,13 @@ import sklearn
 import ledl
 from ledl.arrays import Array
 from ledl.dictionary import FittedDictionary
-from ledl.persistence._checks import (
-    ESTIMATORS,
-    MADE,
-    PARTS,
-    check_estimator,
-    check_part,
-    expect,
-    make,
-)
-from ledl.persistence._format import ModelFileError, check_array
+from ledl.persistence._checks import ESTIMATORS, MADE, PARTS, check_estimator, check_part, expect, make
+from ledl.persistence._format import MAX_STRING, ModelFileError, reason_against, require
 
-# Parameters that belong to a machine and not to a model: where it works, how much it may take, which folders it
-# writes to. Somebody else's file must not decide that.
+# Parameters that belong to a machine and not to a model: where it works, how much it may use, and folders where
+# it writes. A file from somebody else must not decide that.
 OF_THE_MACHINE = {"batch_size", "cache", "checkpoint", "device", "max_pixels", "memory", "n_jobs", "progress"}
-# Attributes that are not the model: what watches a fit, what the last call met, a network that is loaded.
+# Attributes that are not part of the model: observers of a fit, results of the last call, a loaded network.
 NOT_THE_MODEL = {
     "_callback_fit_ctx",
     "_loaded",
@@ -50,30 +42,29 @@ NOT_THE_MODEL = {
     "skipped_",
 }
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# The packages here that models depend on.
+# Installed packages that models depend on.
 VERSIONS = {"ledl": ledl.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 MAX_DEPTH = 32
 MAX_INT = 2**63
-# Estimators and parts of a file, each of which is tried.
+# Limit for estimators and parts in a file, because each of them is tried.
 MAX_OBJECTS = 1000
-# Bytes that loading may make of a file's arrays for attributes that follow from others: so many, and so many
-# times those of the arrays. Atoms as users see them are in the file where that is not enough.
+# Limit for bytes of attributes that loading makes from other attributes: this many, plus this many times the
+# bytes of the arrays. A file holds the atoms as users see them only if that is not enough.
 MAX_MADE, TIMES_MADE = 2**30, 8
 LARGE = {"components_", "dual_components_"}
 
 
 def may_be_state(cls: type, name: str) -> bool:
-    """Return whether instances may have such an attribute beside their parameters.
+    """Return whether instances may have this attribute in addition to their parameters.
 
-    Nothing that the class itself has: a file must not replace methods, properties or constraints.
+    Attributes of the class itself are excluded: a file must not replace methods, properties or constraints.
     """
-    if not name.isidentifier() or name.startswith("__") or not (name.startswith("_") or name.endswith("_")):
-        return False
-    return name not in NOT_THE_MODEL and not hasattr(cls, name)
+    is_fitted = name.isidentifier() and (name.startswith("_") or name.endswith("_"))
+    return is_fitted and not name.startswith("__") and name not in NOT_THE_MODEL and not hasattr(cls, name)
 
 
 class Encoder:
-    """Makes trees of values; the arrays in them, each once, are collected in `arrays`."""
+    """Makes trees of values. The list `arrays` collects the arrays in them, each once."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
@@ -81,26 +72,25 @@ class Encoder:
         self._n_made = 0
 
     def encode(self, value: Any, where: str, depth: int = 0) -> Any:
-        """Return the tree of a value, or raise what says what `where` is and why it cannot be stored."""
-        if depth > MAX_DEPTH:
-            raise refusal(where, f"lies more than {MAX_DEPTH} levels deep, or within itself", "Flatten it")
+        """Return the tree of a value. Errors call it `where`, and say why it cannot be stored."""
         kind = type(value)
-        if kind is int and not -MAX_INT <= value < MAX_INT:
-            raise refusal(where, "is an integer of more than 64 bits", "Give a smaller one")
+        deep = "lies more than 32 levels deep, or contains itself"
+        check_storable(depth <= MAX_DEPTH, where, deep, "Flatten it")
+        is_small = kind is not int or -MAX_INT <= value < MAX_INT
+        check_storable(is_small, where, "is an integer of more than 64 bits", "Give a smaller one")
         if value is None or kind in (bool, str, int) or (kind is float and math.isfinite(value)):
             return value
         if kind is float:
             return {"float": str(value)}
         if kind in (list, tuple):
-            items = [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-            return {kind.__name__: items}
+            items = enumerate(value)
+            return {kind.__name__: [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in items]}
         if kind is dict:
             pairs = []
             for key, item in value.items():
-                if type(key) not in (bool, int, float, str) and not isinstance(key, np.generic):
-                    raise refusal(
-                        where, f"has a key of type {type(key).__name__}", "Use strings or numbers as keys"
-                    )
+                is_key = type(key) in (bool, int, float, str) or isinstance(key, np.generic)
+                what = f"has a key of type {type(key).__name__}"
+                check_storable(is_key, where, what, "Use strings or numbers as keys")
                 name = self.encode(key, f"a key of {where}", depth + 1)
                 pairs.append([name, self.encode(item, f"{where}[{key!r}]", depth + 1)])
             return {"dict": pairs}
@@ -110,12 +100,12 @@ class Encoder:
             return {"array": self._array(value, where)}
         if kind is np.ndarray:
             strings = value.tolist()
-            if value.ndim != 1 or not all(type(item) is str for item in strings):
-                raise refusal(
-                    where,
-                    "is an array of Python objects that are not all strings",
-                    "Convert it to numbers or strings with astype",
-                )
+            check_storable(
+                value.ndim == 1 and all(type(item) is str for item in strings),
+                where,
+                "is an array of Python objects that are not all strings",
+                "Convert it to numbers or strings with astype",
+            )
             return {"strings": strings}
         if kind in ESTIMATORS:
             return {"estimator": self._estimator(value, where, depth + 1)}
@@ -123,16 +113,15 @@ class Encoder:
             values = {name: getattr(value, name) for name in PARTS[kind]}
             fields = {name: self.encode(one, f"{where}.{name}", depth + 1) for name, one in values.items()}
             return {"part": {"name": kind.__name__, "fields": fields}}
-        raise refusal(where, *why_not(value))
+        raise ModelFileError(f"{where} cannot be stored: it {why_not(value)}.")
 
     def _array(self, array: Array, where: str) -> int:
-        try:
-            check_array(array)
-        except ModelFileError as error:
-            raise refusal(where, str(error)) from None
+        is_text = array.dtype.kind == "U" and 0 < array.dtype.itemsize <= 4 * MAX_STRING
+        reason = reason_against("uint32" if is_text else array.dtype.name, array.shape)
+        check_storable(not reason, where, reason)
         if id(array) not in self._numbers:
             self._numbers[id(array)] = len(self.arrays)
-            self.arrays.append(array)  # which also keeps its id from being given to another
+            self.arrays.append(array)  # so that no other array gets its id
         return self._numbers[id(array)]
 
     def _estimator(self, model: Any, where: str, depth: int) -> dict[str, Any]:
@@ -146,12 +135,12 @@ class Encoder:
         for name, value in vars(model).items():
             if name in names or name in NOT_THE_MODEL:
                 continue
-            if not may_be_state(kind, name):
-                raise refusal(
-                    f"{where}.{name}",
-                    "is no attribute that fit sets",
-                    "Delete it, or give it to save as info",
-                )
+            check_storable(
+                may_be_state(kind, name),
+                f"{where}.{name}",
+                "is not an attribute that fit sets",
+                "Delete it, or give it to save as info",
+            )
             if name in MADE.get(kind, set()) and self._is_made(name, value, vars(model)):
                 state[name] = {"made": str(value.dtype) if name in LARGE else None}
             else:
@@ -159,7 +148,7 @@ class Encoder:
         return {"name": kind.__name__, "params": params, "state": state}
 
     def _is_made(self, name: str, value: Any, state: dict[str, Any]) -> bool:
-        """Return whether loading can make an attribute of the others, with room for what else it makes."""
+        """Return whether loading can make an attribute from others within its limit of memory."""
         record = state.get("_dictionary")
         if not isinstance(record, FittedDictionary):
             return False
@@ -172,35 +161,36 @@ class Encoder:
         return bool(self._n_made <= MAX_MADE / 2 + (TIMES_MADE / 2 - 1) * n_stored)
 
 
-def refusal(where: str, reason: str, remedy: str = "") -> ModelFileError:
-    """Return the error that says why a value cannot be stored."""
-    return ModelFileError(f"{where} cannot be stored: it {reason}.{f' {remedy}.' if remedy else ''}")
+def check_storable(fine: bool, where: str, reason: str, remedy: str = "") -> None:
+    """Raise an error that says why a value cannot be stored, unless it is fine."""
+    if not fine:
+        raise ModelFileError(f"{where} cannot be stored: it {reason}.{f' {remedy}.' if remedy else ''}")
 
 
-def why_not(value: Any) -> tuple[str, str]:
+def why_not(value: Any) -> str:
     """Return reason and remedy for a value of a kind that files do not hold."""
     kind = type(value)
     base = next((base for base in kind.__mro__[1:] if base in ESTIMATORS or base in PARTS), None)
     if isinstance(value, np.random.RandomState | np.random.Generator):
-        return f"is a {kind.__name__}, a generator of random numbers", "Set an int or None in its place"
+        return f"is a {kind.__name__}, a generator of random numbers. Use an int or None instead"
     if callable(value) and not hasattr(value, "get_params"):
-        return "is code, and model files hold none", "Use one of the kernels that have names, or precomputed"
+        return "is code, and model files hold none. Use one of the kernels that have names, or precomputed"
     if base is not None:
         name = f"{kind.__module__}.{kind.__name__}"
-        return f"is of type {name}, which adds code to {base.__name__}", f"Use {base.__name__} itself"
+        return f"is of type {name}, which adds code to {base.__name__}. Use {base.__name__} itself"
     if hasattr(value, "best_estimator_"):
-        return f"is a search, {kind.__name__}, not a model", "Save its best_estimator_"
+        return f"is a search, {kind.__name__}, not a model. Save its best_estimator_"
     if hasattr(value, "get_params"):
         known = ", ".join(one.__name__ for one in ESTIMATORS)
-        return f"is of type {kind.__name__}, an estimator that model files do not know", f"Known are {known}"
+        return f"is of type {kind.__name__}, an estimator that model files do not know. Known are {known}"
     return (
-        f"is of type {kind.__module__}.{kind.__name__}, which model files do not know",
-        "Convert it to numbers, strings, lists, dicts or NumPy arrays",
+        f"is of type {kind.__module__}.{kind.__name__}, which model files do not know. Convert it to numbers, "
+        "strings, lists, dicts or NumPy arrays"
     )
 
 
 class Decoder:
-    """Makes values of trees, from anybody: every error is a ModelFileError that says where."""
+    """Makes values from trees that anybody wrote. Every error is a ModelFileError that says where."""
 
     def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
         self.arrays, self.versions, self.advice = arrays, versions, advice
@@ -209,7 +199,7 @@ class Decoder:
         self._room = MAX_MADE + TIMES_MADE * sum(array.nbytes for array in arrays)
 
     def decode(self, node: Any, where: str, depth: int = 0) -> Any:
-        """Return the value of a tree; `where` names it in errors."""
+        """Return the value of a tree. Errors call it `where`."""
         if depth > MAX_DEPTH:
             raise ModelFileError(f"has more than {MAX_DEPTH} levels at {where:.200}. Save the model again")
         if type(node) is int and not -MAX_INT <= node < MAX_INT:
@@ -255,20 +245,17 @@ class Decoder:
                     return part
                 case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
                     return self._estimator(name, params, state, where, depth)
-            raise ValueError(f"there is no kind {kind!r:.50} with such a content")
+            raise ValueError(f"there is no kind {kind!r:.50} with this content")
         except ModelFileError:
             raise
-        except Exception as error:  # what a stranger's values do to constructors and checks cannot be listed
+        except Exception as error:  # values from strangers can raise anything in constructors and checks
             reason = str(error).rstrip(".") or type(error).__name__
-            raise ModelFileError(
-                f"has a {where:.200} that is not right: {reason:.500}. {self.advice}"
-            ) from error
+            raise ModelFileError(f"has an invalid {where:.200}: {reason:.500}. {self.advice}") from error
 
     def _known(self, name: Any, table: dict[type, Any]) -> Any:
-        """Return the class of that name in a table."""
+        """Return the class with this name in a table."""
         found = next((kind for kind in table if kind.__name__ == name), None)
-        if found is None:
-            self._tell_unknown(f"{name!r:.50}")
+        self._check_known(found is not None, f"{name!r:.50}")
         self._n_objects += 1
         expect(self._n_objects <= MAX_OBJECTS, f"it has more than {MAX_OBJECTS} estimators and their parts")
         return found
@@ -285,11 +272,11 @@ class Decoder:
         state = self._values(nodes | dict.fromkeys(made), where, depth)
         for param in params:
             expect(param not in OF_THE_MACHINE, f"{param} belongs to a machine and is not taken from files")
-            if param not in cls._get_param_names():
-                self._tell_unknown(f"{where:.200}: the parameter {param!r:.50} of {name}")
+            is_known = param in cls._get_param_names()
+            self._check_known(is_known, f"{where:.200}: the parameter {param!r:.50} of {name}")
         for attribute in state:
-            if not may_be_state(cls, attribute):
-                self._tell_unknown(f"{where:.200}: the attribute {attribute!r:.50} of {name}")
+            is_known = may_be_state(cls, attribute)
+            self._check_known(is_known, f"{where:.200}: the attribute {attribute!r:.50} of {name}")
             follows = attribute in MADE.get(cls, set()) - LARGE - made.keys()
             expect(not follows, f"{attribute} follows from others and is not taken from files")
         for attribute, dtype in made.items():
@@ -300,18 +287,19 @@ class Decoder:
         model = cls(**params)
         vars(model).update(state)
         check_estimator(model)
-        if "_dictionary" in state:  # for its trial may have left as much, to predict faster with
+        if "_dictionary" in state:  # the trial may keep as much to predict faster
             self._room -= state["_dictionary"].atoms.nbytes
         return model
 
-    def _tell_unknown(self, what: str) -> NoReturn:
-        raise ModelFileError(
-            f"needs {what}, which ledl {VERSIONS['ledl']} with the scikit-learn at hand does not know; it was "
-            f"written by {versions_in_words(self.versions)}. Use those versions or newer ones"
+    def _check_known(self, fine: bool, what: str) -> None:
+        require(
+            fine,
+            f"needs {what}, which ledl {VERSIONS['ledl']} with the installed scikit-learn does not know. It "
+            f"was written by {versions_in_words(self.versions)}. Use these versions or newer ones",
         )
 
 
 def versions_in_words(versions: dict[str, str]) -> str:
-    """Return such as "ledl 1.0 with numpy 2.4"."""
+    """Return versions as text, such as "ledl 1.0 with numpy 2.4"."""
     others = " and ".join(f"{name} {version}" for name, version in versions.items() if name != "ledl")
     return f"ledl {versions.get('ledl', 'of unknown version')}" + (f" with {others}" if others else "")

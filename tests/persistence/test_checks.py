@@ -1,0 +1,178 @@
+"""Refuse models whose parts do not fit together, or that need too much memory."""
+
+import os
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from helpers.model_files import (
+    fitted,
+    part,
+    tampered,
+    with_record,
+)
+from ledl import (
+    ModelFileError,
+    SRCClassifier,
+    load,
+    save,
+)
+from ledl.dictionary import ClassifierRule
+from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.persistence import _checks
+from ledl.subspace import RowSpace
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"), [("standard-none", "with_std", True), ("lda-lsqr", "solver", "svd")]
+)
+def test_parameters_that_ask_for_attributes_which_are_not_there(name, parameter, value, path):
+    model, _ = fitted(name)
+    with pytest.raises(ModelFileError, match="it has no scal"):
+        save(model.set_params(**{parameter: value}), path)
+
+
+@pytest.mark.parametrize("name", ["normalizer", "standard", "pca", "svc"])
+def test_truth_values_are_no_numbers(name, path):
+    model, _ = fitted(name)
+    model.n_features_in_ = True
+    with pytest.raises(ModelFileError, match="n_features_in_ must be a number, not True"):
+        save(model, path)
+
+
+@pytest.mark.parametrize("name", ["crc", "src", "ledl", "crc-rbf", "dksvd", "ridge", "pipeline"])
+def test_numbers_that_are_not_finite_are_refused(name, path):
+    model, _ = fitted(name)
+    last = model[-1] if isinstance(model, Pipeline) else model
+    for attribute in [a for a in ("label_components_", "coef_") if hasattr(last, a)]:
+        values = getattr(last, attribute)
+        setattr(last, attribute, np.where(np.arange(values.shape[1]) == 1, np.nan, values))
+        with pytest.raises(ModelFileError, match="finite"):
+            save(model, path)
+        setattr(last, attribute, values)
+    record = getattr(last, "_dictionary", None)
+    for field in ("atoms", "samples", "rule") if record else ():
+        value = getattr(record, field)
+        if isinstance(value, np.ndarray):
+            changed = np.where(np.arange(value.shape[1]) == 1, np.nan, value)
+        else:
+            changed = ClassifierRule(np.full((len(record.atoms), len(record.classes)), np.inf))
+        last._dictionary = replace(record, **{field: changed})
+        with pytest.raises(ModelFileError, match="finite"):
+            save(model, path)
+        last._dictionary = record
+    save(model, path)
+
+
+@pytest.fixture
+def tall(path):
+    """A dictionary whose Gram matrix is many times the size of its file."""
+    rng = np.random.default_rng(0)
+    model = SRCClassifier().fit(rng.random((60, 2)), np.arange(60) % 2)
+    save(model, path)
+    return model
+
+
+def test_a_large_dictionary_is_not_tried(tall, path, monkeypatch):
+    def forbidden(self, X):
+        raise AssertionError("tried")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SRCClassifier, "decision_function", forbidden)
+        with pytest.raises(ModelFileError, match="tried"):
+            load(path)
+        patch.setattr(_checks, "MAX_TRIAL", 8 * 60**2 - 1)
+        again = load(path)
+    assert_array_equal(again.predict([[1, 2]]), tall.predict([[1, 2]]))
+
+
+def test_files_that_this_machine_cannot_hold_are_refused(tall, path, monkeypatch):
+    monkeypatch.setattr(_checks, "MAX_TRIAL", 0)
+    monkeypatch.setattr(os, "sysconf", lambda name: 120)  # pages, and bytes of a page: 14 kB
+    assert path.stat().st_size < 120**2 < 8 * 60**2
+    with pytest.raises(ModelFileError, match="Its predictions need about"):
+        load(path)
+    monkeypatch.setattr(os, "sysconf", lambda name: 10)
+    with pytest.raises(ModelFileError, match="holds arrays that need about"):
+        load(path)
+
+
+def test_atoms_of_small_arrays_must_not_be_large(path, traced):
+    labels, d = np.arange(50_000) % 3, 50_000
+    model = with_record(
+        space=RowSpace(np.ones((1, d))),
+        atoms=np.ones((len(labels), 1)),
+        atom_labels=labels,
+        samples=None,
+        sample_labels=None,
+    )
+    model.n_features_in_, model.atom_classes_ = d, model.classes_[labels]
+    with pytest.raises(ModelFileError, match="components_ would need 20,000,000,000 bytes, many times"):
+        save(model, path)
+    assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
+
+
+def test_images_of_any_size_are_not_asked_for(tmp_path):
+    for extractor in (
+        PixelFeatures(size=5000),
+        PixelFeatures(size=(5000, 2)),
+        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=5000)),
+        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=224, resize=5000)),
+    ):
+        with pytest.raises(ModelFileError, match="4096"):
+            save(extractor, tmp_path / "large.ledl")
+    wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
+    with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
+        save(wide, tmp_path / "wide.ledl")
+
+
+LASSO = {"alpha": 0.1, "tol": 1e-6, "solver": "auto", "max_iter": 10_000, "positive": False}
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (("params", "alpha"), -1.0, "'alpha' parameter"),
+        (("params", "alpha"), {"float": "nan"}, "'alpha'|finite"),
+        (("params", "kernel"), "system", "'kernel' parameter"),
+        (("state", "n_features_in_"), 10**12, "where there should be"),
+        (("state", "n_features_in_"), "12", "12 features where there should be '12'"),
+        (("state", "n_features_in_"), True, "12 features where there should be True"),
+        (("state", "components_"), 1, "components_ must be floats"),
+        (("dictionary", "unit_norm"), 1, "'unit_norm' .*bool"),
+        (("dictionary", "coder"), 1, "'coder' .*Lasso"),
+        (("dictionary", "coder"), part("OMP", n_nonzero=2), "'coder' .*Ridge"),
+        (("dictionary", "coder"), part("OMP", n_nonzero=0), "'n_nonzero' .*range"),
+        (("dictionary", "coder"), part("Ridge", alpha=-1.0, name="alpha"), "'alpha' .*range"),
+        (("dictionary", "coder"), part("Ridge", alpha={"float": "inf"}, name="alpha"), "'alpha' .*range"),
+        (("dictionary", "coder"), part("Ridge", alpha=1.0, name="x"), "'name' .*ridge_alpha"),
+        (("dictionary", "coder"), part("Lasso", **{**LASSO, "tol": 0}), "'tol' .*range"),
+        (("dictionary", "coder"), part("Lasso", **{**LASSO, "solver": "x"}), "'solver' .*auto"),
+        (("dictionary", "coder"), part("Lasso", **{**LASSO, "max_iter": 0.5}), "'max_iter' .*range"),
+        (("dictionary", "coder"), part("Lasso", **{**LASSO, "positive": 1}), "'positive' .*bool"),
+        (("dictionary", "rule"), None, "it has no rule"),
+        (("dictionary", "rule"), part("RegularizedRule", coder=None), "'rule' .*ResidualRule"),
+        (("dictionary", "rule"), part("RegularizedRule", coder=3), "'coder' .*None"),
+        (("dictionary", "space"), part("IdentitySubspace"), "features where there should be 12"),
+        (("dictionary", "space"), part("PrecomputedKernel"), "'space' .*RowSpace"),
+        (("dictionary", "space"), None, "'space' .*RowSpace"),
+        (("dictionary", "classes"), {"strings": ["a", "a", "b"]}, "a class occurs twice"),
+        (("dictionary", "classes"), {"strings": ["a", "b"]}, "atoms belong to no class"),
+        (("dictionary", "classes"), {"strings": ["a", "b", "c", "d"]}, "some classes have no atoms"),
+        (("dictionary", "classes"), {"strings": ["a"]}, "fewer than two classes"),
+        (("dictionary", "classes"), None, "it has no classes"),
+        (("dictionary", "atom_labels"), None, "no classes of atoms"),
+        (("dictionary", "atom_labels"), {"array": 0}, "atom_labels must be integers"),
+        (("dictionary", "sample_labels"), None, "samples and their labels go together"),
+        (("state", "_sklearn_output_config"), {"dict": [["transform", "os"]]}, "output has an unknown kind"),
+    ],
+)  # fmt: skip
+def test_tampered_models_are_refused_with_a_reason(keys, value, message, path, content):
+    path.write_bytes(tampered(content, *keys, value=value))
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
