@@ -1,11 +1,14 @@
 """Training on Dask arrays: the model of the array in memory, on a cluster of real processes, workers killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +17,8 @@ from sklearn.datasets import load_digits
 
 from helpers.stored import OPTIONS, assert_same, in_file
 from ledl import LEDLClassifier
-from ledl.samples import BlockError, share_out
+from ledl.samples import BlockError, ClusterBlocks, share_out
+from ledl.samples._cluster import Outcome, add_outcomes, chunks_of
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
@@ -64,8 +68,6 @@ def test_samples_on_the_cluster_and_chunks_without_some_class(client, digits, ex
 
 
 def test_a_whole_array_does_not_travel_with_every_chunk(client, tmp_path):
-    from ledl.samples._cluster import chunks_of
-
     mapped = in_file(np.ones((1000, 50)), tmp_path / "X.npy")
     chunks = chunks_of(da.from_array(mapped, chunks=(10, -1)), client)
     assert len(chunks) == 100
@@ -167,8 +169,6 @@ class Kill:
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 @pytest.mark.parametrize("on_cluster", [False, True], ids=["read anew", "on the cluster"])
 def test_a_killed_worker_changes_nothing(monkeypatch, client, tmp_path, digits, on_cluster, with_checkpoint):
-    from ledl.samples import ClusterBlocks
-
     X, y = digits
     source = da.from_array(X, chunks=(30, -1))
     source = source.persist() if on_cluster else source
@@ -211,8 +211,6 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
     monkeypatch, tmp_path, digits, expected
 ):
     distributed = pytest.importorskip("distributed")
-    from ledl.samples import ClusterBlocks
-
     X, y = digits
     steps, take = [0], ClusterBlocks.map_sum
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
@@ -240,8 +238,6 @@ def test_a_scheduler_that_is_gone_is_told_and_the_fit_goes_on_elsewhere(
 def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
     """A scheduler of its own process, as clusters have it."""
     distributed = pytest.importorskip("distributed")
-    from ledl.samples import ClusterBlocks
-
     X, y = digits
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
     words += ["--scheduler-file", str(tmp_path / "scheduler.json"), "--dashboard-address", "127.0.0.1:0"]
@@ -276,32 +272,28 @@ def test_a_killed_scheduler_is_told(monkeypatch, tmp_path, digits, expected):
     assert_same(model.fit(X, y), expected, 1e-8)
 
 
-def test_a_worker_without_what_it_should_have(client, digits):
-    """Codes of another version, or half written, are not taken for those that are asked for."""
-    from functools import partial
-
-    from ledl.samples import ClusterBlocks
-    from ledl.samples._cluster import chunks_of
-
+def test_a_worker_with_old_codes_or_none_repeats_the_steps(client, digits):
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
     spans = [(i, i + 50) for i in range(0, 200, 50)]
     blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), None, 64, 20)
-    for add in (1.0, 2.0, 4.0):
+    for add in (1.0, 2.0):
         blocks.map_sum(partial(count_up, add))
+    client.run(copy_codes)
+    blocks.map_sum(partial(count_up, 4.0))
     expected = blocks.codes()
     assert expected[0] == pytest.approx(7.0)
-    for spoil in (older_versions, no_versions):
+    for spoil in (bring_back_old_codes, delete_codes):
         client.run(spoil)
         assert_array_equal(blocks.codes(), expected)
     saved = {first: (np.full((50, 1), 7.0), np.full((50, 1), 7.0)) for first, _ in spans}
     blocks.saved_codes(lambda first, stop: saved[first])
     assert len(blocks._history) == 1
     blocks.map_sum(partial(count_up, 8.0))
-    client.run(no_versions)
+    client.run(delete_codes)
     assert_array_equal(blocks.codes(), expected + 8)  # from what was saved, and one step
     blocks.restore_codes(lambda first, stop: saved[first])
-    client.run(no_versions)
+    client.run(delete_codes)
     assert_array_equal(blocks.codes(), expected)
     blocks.close()
 
@@ -311,24 +303,25 @@ def count_up(add, block):
     return block._replace(Z=old + add, L=old + add), (1,)
 
 
-def older_versions():
-    from ledl.samples import _cluster
-
-    for versions in _cluster._VERSIONS.values():
-        for first in versions:
-            versions[first] -= 1
+def codes_of(dask_worker):
+    (folder,) = Path(dask_worker.local_directory).glob("ledl-*")
+    return folder
 
 
-def no_versions():
-    from ledl.samples import _cluster
+def copy_codes(dask_worker):
+    shutil.copytree(codes_of(dask_worker), Path(dask_worker.local_directory) / "old")
 
-    _cluster._VERSIONS.clear()
+
+def bring_back_old_codes(dask_worker):
+    shutil.copytree(Path(dask_worker.local_directory) / "old", codes_of(dask_worker), dirs_exist_ok=True)
+
+
+def delete_codes(dask_worker):
+    shutil.rmtree(codes_of(dask_worker))
 
 
 def test_outcomes_are_not_used_up():
     """They may be asked for again, where a worker that had a sum of them is lost."""
-    from ledl.samples._cluster import Outcome, add_outcomes
-
     parts = [Outcome((np.array([1.0, i]),)) for i in range(3)]
     for _ in range(2):
         assert_array_equal(add_outcomes(*parts).sums[0], [3.0, 3.0])
@@ -401,13 +394,7 @@ def test_nothing_stays_on_the_workers(client, digits):
     def files(dask_worker):
         return [name for name in os.listdir(dask_worker.local_directory) if name.startswith("ledl")]
 
-    def versions():
-        from ledl.samples import _cluster
-
-        return len(_cluster._VERSIONS)
-
     assert not any(client.run(files).values())
-    assert not any(client.run(versions).values())
     deadline = time.monotonic() + 20
     while any(client.has_what().values()):  # the scheduler is told of what nobody wants in its own time
         assert time.monotonic() < deadline
