@@ -75,3 +75,18 @@ def client(cluster):
 
     with Client(cluster) as connected:
         yield connected
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.torch),
+        pytest.param("cuda", marks=[pytest.mark.torch, pytest.mark.gpu]),
+    ]
+)
+def device(request):
+    """The name of a PyTorch device: the host, and a GPU if there is one."""
+    import torch
+
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return request.param

@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-import types
 import warnings
 
 import numpy as np
@@ -24,7 +23,7 @@ from ledl import (
     SRCClassifier,
     sparse_encode,
 )
-from ledl.arrays import float32_products, is_torch, to_host
+from ledl.arrays import to_host
 from ledl.coding import _coders as _chunks
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
@@ -420,27 +419,6 @@ def test_weights_of_samples_count_in_scores(digits):
     weights = np.arange(1.0, len(new) + 1)
     expected = weights[right].sum() / weights.sum()
     assert model.score(new, truth, weights) == pytest.approx(expected)
-
-
-def test_products_of_those_who_overlap():
-    setting = torch.backends.cuda.matmul
-    before = setting.fp32_precision
-    fast, full = float32_products("tf32", "cuda"), float32_products("full", "cuda")
-    with float32_products("tf32", "cpu"):
-        assert setting.fp32_precision == before
-    fast.__enter__()
-    assert setting.fp32_precision == "tf32"
-    full.__enter__()
-    assert setting.fp32_precision == "ieee"
-    fast.__exit__(None, None, None)
-    assert setting.fp32_precision == "ieee"
-    full.__exit__(None, None, None)
-    assert setting.fp32_precision == before
-
-
-def test_arrays_are_no_tensors_while_torch_is_being_imported(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    assert not is_torch(np.zeros(3))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
