@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +12,19 @@ import pytest
 from ledl.datasets._load import registry
 
 
+def pytest_collection_modifyitems(items):
+    """Run modules that use the cluster last: its scheduler would disturb tests that count memory or fork."""
+    users = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path in users)
+
+
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("torch") and not (find_spec("torch") and find_spec("array_api_compat")):
-        pytest.skip("needs PyTorch: the extra gpu")
+    if item.get_closest_marker("torch"):
+        if not (find_spec("torch") and find_spec("array_api_compat")):
+            pytest.skip("needs PyTorch: the extra gpu")
+        import torch
+
+        torch.set_num_threads(1)  # threads wait for each other where cores are shared, and problems are small
 
 
 @pytest.fixture
@@ -23,16 +32,9 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def one_thread_for_tensors():
-    """PyTorch's threads wait for each other where cores are shared, and problems here are small."""
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
-
-
 @pytest.fixture
 def require_dataset():
-    """Skip, saying why, where a prepared dataset is not at hand."""
+    """Return a function that skips a test if a prepared dataset is missing."""
 
     def require(name):
         home = os.environ.get("LEDL_DATA")
@@ -43,14 +45,13 @@ def require_dataset():
     return require
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster():
-    """Two worker processes of one thread, for a module: a scheduler would disturb tests that count memory."""
+    """Two worker processes of one thread."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     dask = pytest.importorskip("dask")
-    # No page to watch it, at any port that is free: dashboard_address=None takes a fixed one, and warns where
-    # another cluster has it. Workers keep their files away from the tests, and on a machine that is full for
-    # other reasons they are neither paused nor ended.
+    # No dashboard, and any free port: dashboard_address=None takes a fixed port, and warns if another cluster
+    # has it. Workers keep their files away from the tests. On a busy machine they are not paused or ended.
     steady = {"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -70,8 +71,23 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    """What talks to the cluster; the default scheduler of Dask while a test runs."""
+    """A client of the cluster; it is Dask's default scheduler while a test runs."""
     from distributed import Client
 
     with Client(cluster) as connected:
         yield connected
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.torch),
+        pytest.param("cuda", marks=[pytest.mark.torch, pytest.mark.gpu]),
+    ]
+)
+def device(request):
+    """The name of a PyTorch device: the host, and a GPU if there is one."""
+    import torch
+
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return request.param

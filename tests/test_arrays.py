@@ -1,5 +1,8 @@
 """The linear algebra that the array standard lacks, on NumPy and on arrays that keep to the standard."""
 
+import sys
+import types
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -103,3 +106,75 @@ def test_positive_inverse(xp, size, rng):
 def test_positive_inverse_of_what_is_not_positive():
     with pytest.raises(np.linalg.LinAlgError, match="leading 2 x 2"):
         arrays.positive_inverse(np.diag([1.0, -1.0, 1.0]))
+
+
+def test_sums_over_classes_and_samples_by_index(rng, device):
+    import torch
+
+    values, labels = rng.random((2, 9, 4)), rng.integers(3, size=(2, 9))
+    labels[labels == 1] = 2  # a class without samples
+    tensors = [torch.as_tensor(x, device=device) for x in (values, labels)]
+    assert_allclose(
+        arrays.to_host(arrays.class_sums(*tensors, 3)), arrays.class_sums(values, labels, 3), atol=1e-14
+    )
+    index = torch.as_tensor(np.array([[3, 0], [8, 8]]), device=device)
+    taken = arrays.take_samples(tensors[0], index)
+    assert_array_equal(arrays.to_host(taken), values[np.arange(2)[:, None], arrays.to_host(index)])
+    out = torch.zeros_like(tensors[0])
+    arrays.put_samples(out, index, taken)
+    assert_array_equal(arrays.to_host(out)[0, 3], values[0, 3])
+    on_host = np.zeros_like(values)
+    arrays.put_samples(on_host, arrays.to_host(index), arrays.to_host(taken))
+    assert_array_equal(on_host, arrays.to_host(out))
+    assert arrays.as_array([1.0], taken).device == taken.device
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_weighted_sums_of_rows(rng, device, k):
+    import torch
+
+    table, index, weights = rng.random((5, 4)), rng.integers(5, size=(7, k)), rng.random((7, k))
+    sums = (weights[..., None] * table[index]).sum(axis=1)
+    assert_allclose(arrays.add_rows(table, index, weights), sums)
+    tensors = (torch.as_tensor(x, device=device) for x in (table, index, weights))
+    assert_allclose(arrays.to_host(arrays.add_rows(*tensors)), sums)
+
+
+def test_inverse_of_a_tensor_that_is_not_positive_definite_is_nan(device):
+    import torch
+
+    matrices = torch.stack([torch.eye(3), -torch.eye(3)]).double().to(device)
+    inverse = arrays.to_host(arrays.positive_inverse(matrices))
+    assert_allclose(inverse[0], np.eye(3))
+    assert np.isnan(inverse[1]).any()
+
+
+@pytest.mark.torch
+def test_precisions_of_products_that_overlap():
+    import torch
+
+    setting = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    fast, full = arrays.float32_products("tf32", "cuda"), arrays.float32_products("full", "cuda")
+    with arrays.float32_products("tf32", "cpu"):
+        assert setting.fp32_precision == before
+    fast.__enter__()
+    assert setting.fp32_precision == "tf32"
+    full.__enter__()
+    assert setting.fp32_precision == "ieee"
+    fast.__exit__(None, None, None)
+    assert setting.fp32_precision == "ieee"
+    full.__exit__(None, None, None)
+    assert setting.fp32_precision == before
+
+
+def test_arrays_are_no_tensors_while_torch_is_being_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    assert not arrays.is_torch(np.zeros(3))
+
+
+@pytest.mark.torch
+def test_a_missing_device_is_named():
+    assert str(arrays.place(np.zeros(2), "cpu").dtype) == "torch.float64"
+    with pytest.raises(ValueError, match="device='nonesuch' cannot be used here"):
+        arrays.place(np.zeros(2), "nonesuch")

@@ -1,8 +1,8 @@
-"""Arrays of any library: the one module that names array libraries.
+"""Arrays of any library: the only module that names array libraries.
 
-Solvers ask for a namespace once, ``xp = namespace(X)``, and keep to the array API standard.
-What the standard lacks (Cholesky systems, sums over classes, ...) is here. Leading axes are
-independent problems throughout: an operation on ``(..., n, r)`` works on each ``(n, r)``.
+Solvers get a namespace once, ``xp = namespace(X)``, and use only functions of the array API standard.
+This module adds functions that the standard lacks (Cholesky systems, sums over classes, ...). Leading axes
+are always independent problems: an operation on ``(..., n, r)`` works on each ``(n, r)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-# An array of whichever library the caller uses; the standard has no type for that.
+# An array of any library; the standard has no type for it.
 Array: TypeAlias = Any
 
 
@@ -37,25 +37,25 @@ def namespace(array: Array) -> ModuleType:
 
 
 def is_torch(array: Array) -> bool:
-    """Say whether it is a tensor of PyTorch, which is not imported for the question."""
-    kind = getattr(sys.modules.get("torch"), "Tensor", None)  # None, too, while another thread imports it
+    """Say whether this is a PyTorch tensor, without importing PyTorch."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)  # None also while another thread imports it
     return kind is not None and isinstance(array, kind)
 
 
 def is_dask(array: Array) -> bool:
-    """Say whether it is an array of Dask, which is not imported for the question."""
+    """Say whether this is a Dask array, without importing Dask."""
     kind = getattr(sys.modules.get("dask.array"), "Array", None)
     return kind is not None and isinstance(array, kind)
 
 
 def as_array(values: Any, like: Array, dtype: Any = None) -> Array:
-    """Return an array of the library, and on the device, of another one."""
+    """Return an array of the same library, and on the same device, as `like`."""
     values = _for_tensors(values) if is_torch(like) else values
     return namespace(like).asarray(values, dtype=dtype, device=like.device)
 
 
 def place(array: Array, device: str | None) -> Array:
-    """Return a tensor on that device of PyTorch; for None the NumPy array itself."""
+    """Return a tensor on that PyTorch device, or the NumPy array itself if `device` is None."""
     if device is None:
         return array
     try:
@@ -75,21 +75,21 @@ def place(array: Array, device: str | None) -> Array:
 
 
 def _for_tensors(values: Any) -> Any:
-    """Copy what tensors cannot share memory with: read-only arrays, and those that run backwards."""
+    """Return a copy of arrays that cannot become tensors, read-only or reversed ones; others as they are."""
     if isinstance(values, np.ndarray) and (not values.flags.writeable or min(values.strides, default=0) < 0):
         return values.copy()
     return values
 
 
 def to_host(array: Array) -> Array:
-    """Return a NumPy array; a copy where it lies elsewhere."""
+    """Return a NumPy array: a copy if the array is on a device."""
     if not is_torch(array):
         return np.asarray(array)
     array = array.detach().cpu()
-    return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # which NumPy lacks
+    return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()  # NumPy has no bfloat16
 
 
-# The precisions of products of float32 that are asked for at the moment, and the setting before them.
+# The precisions of float32 products that are requested at the moment, and the setting before them.
 _precisions: list[str] = []
 _precision_before = ""
 _precision_lock = Lock()
@@ -99,8 +99,8 @@ _precision_lock = Lock()
 def float32_products(precision: str, device: str | None) -> Iterator[None]:
     """Multiply float32 in "full", or with the 10 bits of "tf32" and sums in float32; no effect without a GPU.
 
-    PyTorch's setting is one for the process. Those who overlap in threads share it: in full if any wants
-    that; the last to end restores it.
+    PyTorch has one setting for the process. Calls that overlap in threads share it: it is full if one of them
+    requests that. The last one to end restores the setting.
     """
     global _precision_before
     if device is None or not device.startswith("cuda") or "torch" not in sys.modules:
@@ -122,25 +122,25 @@ def float32_products(precision: str, device: str | None) -> Iterator[None]:
 
 
 def free_memory(like: Array) -> int:
-    """Return the bytes that can still be had where an array lies."""
+    """Return the number of free bytes on the device of an array."""
     if is_torch(like) and like.is_cuda:
         import torch
 
         free, _ = torch.cuda.mem_get_info(like.device)
-        # What PyTorch holds but does not use can be had, too.
+        # Memory that PyTorch holds but does not use is free, too.
         held = torch.cuda.memory_reserved(like.device) - torch.cuda.memory_allocated(like.device)
         return int(free + held)
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every platform tells
+    except (AttributeError, ValueError, OSError):  # not on every platform
         return 2**30
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Raise, before anything is allocated, if that many bytes cannot fit in this machine's memory."""
+    """Raise, before anything is allocated, if so many bytes exceed this machine's memory."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every platform tells
+    except (AttributeError, ValueError, OSError):  # not on every platform
         return
     if n_bytes > total:
         raise ValueError(
@@ -150,7 +150,7 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of NumPy arrays as one of tensors in the host's memory, worked on where they lie."""
+    """Return a function of NumPy arrays as a function of tensors in the host's memory, which are not copied."""
     import torch
 
     def wrapped(*arguments: Any) -> Any:
@@ -172,7 +172,7 @@ def inner(a: Array, b: Array) -> Array:
 
 
 def row_squares(a: Array) -> Array:
-    """Return |a_i|^2 of each row, in float64, with no copy of the rows: (n, r) -> (n,)."""
+    """Return |a_i|^2 of each row, in float64, without a copy of the rows: (n, r) -> (n,)."""
     if is_torch(a):
         import torch
 
@@ -181,7 +181,7 @@ def row_squares(a: Array) -> Array:
 
 
 def product(a: Array, b: Array) -> Array:
-    """Return ``a b`` where `a` lies, in the wider type of both; `b` is an array of the host."""
+    """Return ``a b`` on the device of `a`, in the wider type of both; `b` is a NumPy array."""
     if isinstance(a, np.ndarray):
         return a @ b
     xp, b = namespace(a), as_array(b, a)
@@ -197,7 +197,7 @@ def unit_rows(a: Array) -> Array:
 
 
 def add_to_diagonal(matrix: Array, value: Array) -> Array:
-    """Return ``matrix + value I``, in place where it can be, for `value` broadcasting as (..., 1, 1)."""
+    """Return ``matrix + value I``, in place if possible; `value` broadcasts as (..., 1, 1)."""
     if isinstance(matrix, np.ndarray):
         index = np.arange(matrix.shape[-1])
         matrix[..., index, index] += np.asarray(value)[..., 0]
@@ -210,14 +210,14 @@ def add_to_diagonal(matrix: Array, value: Array) -> Array:
 
 @cache
 def _routines(dtype: str) -> tuple[Any, Any, Any]:
-    """Return BLAS's gemm, LAPACK's potrf and trtri for a type; looking them up costs like a small product."""
+    """Return BLAS's gemm, LAPACK's potrf and trtri for a type; a lookup costs as much as a small product."""
     (gemm,) = scipy.linalg.get_blas_funcs(("gemm",), dtype=np.dtype(dtype))
     potrf, trtri = scipy.linalg.get_lapack_funcs(("potrf", "trtri"), dtype=np.dtype(dtype))
     return gemm, potrf, trtri
 
 
 def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
-    """Return ``out + sign a b``; `out`, of NumPy (C-ordered) or PyTorch, is overwritten, no product stored."""
+    """Return ``out + sign a b``; `out`, of NumPy (C-ordered) or PyTorch, is overwritten: no array for a b."""
     if is_torch(out) and out.ndim == 2:
         return out.addmm_(a, b, alpha=sign)
     if is_torch(out):
@@ -228,7 +228,7 @@ def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
         return out + sign * (a @ b)
     gemm, _, _ = _routines(out.dtype.char)
     for index in np.ndindex(out.shape[:-2]):
-        # BLAS wants columns: out' + sign b'a', where the transpose of a C-ordered array is one already.
+        # BLAS needs Fortran order: out' + sign b'a', and the transpose of a C-ordered array has it.
         left, right = b[index].T, a[index].T
         turned = not left.flags.f_contiguous
         left = left.T if turned else left
@@ -237,8 +237,8 @@ def add_product(out: Array, a: Array, b: Array, sign: float = 1.0) -> Array:
 
 
 class Cholesky(NamedTuple):
-    """The upper factor U of gram = U'U; NumPy: and the inverses of its diagonal blocks; PyTorch: the inverse of
-    gram alone, since one product is faster there than two triangular systems.
+    """The upper factor U of gram = U'U; with NumPy also the inverses of its diagonal blocks; with PyTorch only
+    the inverse of gram, because one product is faster there than two triangular systems.
     """
 
     upper: Array
@@ -250,9 +250,9 @@ TRIANGLE_BLOCK = 64
 
 
 def cholesky(gram: Array) -> Cholesky:
-    """Factorise positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten.
+    """Factorise a positive definite (..., K, K), for `cholesky_solve`; a NumPy `gram` is overwritten.
 
-    On PyTorch a matrix that is not positive definite gives NaN: an error would have to wait for the device.
+    With PyTorch a matrix that is not positive definite gives NaN: an error would have to wait for the device.
     """
     if is_torch(gram):
         return Cholesky(None, [positive_inverse(gram)])
@@ -275,7 +275,7 @@ def cholesky(gram: Array) -> Cholesky:
 def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
     """Return the rows s with s U'U = rhs; a NumPy `rhs` is overwritten.
 
-    Block by block, so that nearly all of it is matrix products, which run faster than LAPACK's
+    It works block by block, so that nearly all work is matrix products, which are faster than LAPACK's
     triangular solver at our sizes.
     """
     U, inverses = factor
@@ -298,7 +298,7 @@ def cholesky_solve(factor: Cholesky, rhs: Array) -> Array:
 
 
 def positive_inverse(matrix: Array) -> Array:
-    """Invert a positive definite (..., K, K); a NumPy `matrix` is overwritten."""
+    """Return the inverse of a positive definite (..., K, K); a NumPy `matrix` is overwritten."""
     if is_torch(matrix):
         import torch
 
@@ -322,7 +322,7 @@ def positive_inverse(matrix: Array) -> Array:
 
 
 def row_factorization(X: Array) -> tuple[Array, Array]:
-    """Return R and O, of orthonormal rows, with X = R O: (n, d) -> (n, n), (n, d); n <= d. X may be used up."""
+    """Return R and O with X = R O, O O' = I: (n, d) -> (n, n), (n, d), for n <= d; X may be overwritten."""
     if not isinstance(X, np.ndarray):
         basis, triangle = namespace(X).linalg.qr(X.mT)
         return triangle.mT, basis.mT
@@ -358,7 +358,7 @@ def put_samples(out: Array, index: Array, values: Array) -> None:
 
 
 def add_rows(table: Array, index: Array, weights: Array) -> Array:
-    """Return sums of weighted rows, not stored one by one: (c, K), indices and weights (n, k) -> (n, K)."""
+    """Return weighted sums of rows, without copies of them: (c, K), indices and weights (n, k) -> (n, K)."""
     if is_torch(table):
         import torch
 
@@ -379,9 +379,9 @@ def class_sums(values: Array, labels: Array, n_classes: int) -> Array:
     if is_torch(values):
         import torch
 
-        # In the order of the classes, so that the sums do not depend on which thread is faster.
+        # In the order of the classes, so that the sums do not depend on the order of threads.
         ordered, order = torch.sort(segments, stable=True)
-        # torch.bincount would wait for the device: it asks for the greatest label.
+        # torch.bincount would wait for the device: it needs the greatest label.
         ends = torch.searchsorted(ordered, torch.arange(n_problems * n_classes + 1, device=device))
         sums = torch.segment_reduce(flat[order], "sum", lengths=ends.diff(), axis=0, unsafe=True)
     elif isinstance(values, np.ndarray):

@@ -1,6 +1,6 @@
-"""Parallel work: in threads of this process, or wherever joblib has been told to run it.
+"""Parallel work: in threads of this process, or wherever joblib is configured to run it.
 
-BLAS's own threads are held to one, so that ours can each work on samples of their own.
+BLAS is limited to one thread, so that each of our threads can work on samples of its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# joblib's backends that count processors of this machine; those of a cluster count its workers.
+# joblib's backends that count processors of this machine; backends of a cluster count its workers.
 OF_THIS_MACHINE = (LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend)
 
-# For each who holds BLAS's threads at one, what the first has set, and can restore.
+# For each current user of `one_blas_thread`, the limits that the first one has set, and that can be restored.
 _blas_limits: list[Any] = []
 _blas_lock = Lock()
-# Newer versions of threadpoolctl let only the thread that first set OpenBLAS's threads set them again.
+# Newer versions of threadpoolctl allow only the thread that first set OpenBLAS's threads to set them again.
 _let_any_thread_set = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
 # Finding the libraries takes milliseconds, and is done once; setting their threads takes microseconds.
 _controller = cache(ThreadpoolController)
@@ -44,10 +44,10 @@ _controller = cache(ThreadpoolController)
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS's threads at one while anybody asks for it.
+    """Limit BLAS to one thread.
 
-    The setting belongs to the process: those who overlap in threads must share one holder, or the last to end
-    would restore what another had set. The last to end need not be the first to have asked.
+    The setting belongs to the process. Calls that overlap in threads share it: the first one sets the limit,
+    and the last one to end, which need not be the first, restores the threads of before.
     """
     with _blas_lock:
         if _blas_limits:
@@ -69,7 +69,7 @@ def one_blas_thread() -> Iterator[None]:
 def in_threads(work: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int) -> Iterator[Result]:
     """Yield the results of tasks in their order, made by `n_threads` threads.
 
-    No more than one task more than there are threads is begun before its result is taken.
+    At most `n_threads` + 1 tasks have been started whose results have not been taken.
     """
     begun: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(n_threads)
@@ -80,27 +80,27 @@ def in_threads(work: Callable[[Task], Result], tasks: Iterable[Task], n_threads:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
-    finally:  # an interrupt, too, must not wait for what nobody wants any more
+    finally:  # after an interrupt, too, do not run tasks that nobody needs
         pool.shutdown(cancel_futures=True)
 
 
 def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int) -> list[Result]:
-    """Return the results in the order of the tasks, the calling thread taking its share.
+    """Return the results in the order of the tasks; the calling thread works, too.
 
-    `work` should let go of the interpreter, as BLAS and compiled loops do.
+    `work` should release the interpreter lock, as BLAS and compiled loops do.
     """
     n_helpers = min(n_threads, len(tasks)) - 1
     if n_helpers <= 0:
         return [work(task) for task in tasks]
     results: list[Any] = [None] * len(tasks)
-    waiting = iter(range(len(tasks)))  # whose next number goes to one thread alone
+    waiting = iter(range(len(tasks)))  # gives each number to one thread only
 
     def take_tasks() -> None:
         try:
             for number in waiting:
                 results[number] = work(tasks[number])
-        except BaseException:  # an interrupt, too, must not wait for what nobody wants any more
-            deque(waiting, maxlen=0)  # leaves none
+        except BaseException:  # after an interrupt, too, do not run tasks that nobody needs
+            deque(waiting, maxlen=0)  # use up the numbers
             raise
 
     with ThreadPoolExecutor(n_helpers) as pool:
@@ -112,10 +112,10 @@ def map_in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], n_thre
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the threads that `n_jobs` means: as joblib says, but a cluster's workers are no threads here.
+    """Return the number of threads for `n_jobs`: as joblib counts, but a cluster's workers are no threads.
 
-    In the context of a cluster's backend None means 1, on its workers too. Those are processes that may have no
-    children, in which joblib gives one job; but ours are threads.
+    In the context of a cluster's backend, and on its workers, None means 1. Workers are processes that may not
+    have children, for which joblib allows one job; but threads are possible.
     """
     backend, _ = get_active_backend()
     if isinstance(backend, OF_THIS_MACHINE) and not ("distributed" in sys.modules and is_dask_task()):
@@ -127,18 +127,18 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def goes_elsewhere(n_jobs: int | None) -> bool:
-    """Say whether a `joblib.parallel_config` asks for processes or a cluster, and this is none of its workers.
+    """Say whether a `joblib.parallel_config` requests processes or a cluster, and this is no worker of it.
 
-    With `n_jobs` of 1 all work stays here.
+    With `n_jobs=1` all work stays here.
     """
-    backend, _ = get_active_backend(prefer="threads")  # what nobody has asked for is then threads
+    backend, _ = get_active_backend(prefer="threads")  # threads, if nothing is configured
     return n_jobs != 1 and not getattr(backend, "supports_sharedmem", False) and not is_dask_task()
 
 
 def is_dask_task() -> bool:
     """Say whether this is a task on a worker of a Dask cluster.
 
-    joblib's other workers have a backend of threads there; those of Dask have that of the cluster again.
+    joblib's other workers use a backend of threads; Dask workers use the backend of the cluster again.
     """
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -160,30 +160,23 @@ def run_tasks(
 ) -> list[Result]:
     """Return ``work(*task)`` for each task, in their order.
 
-    They run in `n_jobs` threads, or where the `joblib.parallel_config` around says if that is not threads.
-    `work` must be a function of a module and change nothing: it may run on another machine. What several
-    arguments of a task share travels once with it.
+    Tasks run in `n_jobs` threads, or where a `joblib.parallel_config` requests if that is not threads. `work`
+    must be a function of a module and must not change its arguments: it may run on another machine. Objects
+    that several arguments of a task share are sent once.
     """
     if not goes_elsewhere(n_jobs):
-        threads = n_threads(n_jobs)
-        if threads == 1:
-            return [work(*task) for task in tasks]
-        return map_in_threads(lambda task: work(*task), tasks, threads)
-    answers = Parallel(n_jobs, batch_size=1)(delayed(_with_troubles)(work, task) for task in tasks)
-    for trouble in sorted({trouble for _, troubles in answers for trouble in troubles}):
-        warnings.warn(f"{trouble} encountered", RuntimeWarning, stacklevel=2)
+        return map_in_threads(lambda task: work(*task), tasks, n_threads(n_jobs))
+    answers = Parallel(n_jobs, batch_size=1)(delayed(_with_float_errors)(work, task) for task in tasks)
+    for kind in sorted({kind for _, kinds in answers for kind in kinds}):
+        warnings.warn(f"{kind} encountered", RuntimeWarning, stacklevel=2)
     return [result for result, _ in answers]
 
 
-def _with_troubles(work: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, set[str]]:
-    """Return a result, and NumPy's troubles on the way, which its warnings would tell a worker's log alone.
+def _with_float_errors(work: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, set[str]]:
+    """Return a result and the kinds of NumPy's floating-point errors, whose warnings only the worker's log has.
 
-    Not by `warnings.catch_warnings`: a worker may have several threads, which would catch each other's.
+    `warnings.catch_warnings` would not do: threads of a worker would catch each other's warnings.
     """
-    troubles: set[str] = set()
-
-    def note(kind: str, _: int) -> None:
-        troubles.add(kind)
-
-    with np.errstate(divide="call", over="call", invalid="call", call=note):
-        return work(*task), troubles
+    kinds: set[str] = set()
+    with np.errstate(divide="call", over="call", invalid="call", call=lambda kind, _: kinds.add(kind)):
+        return work(*task), kinds

@@ -1,10 +1,10 @@
 """The coordinates that training and prediction run in.
 
-X = R O with orthonormal rows in O; every atom that our algorithms make is a combination of
-samples, so B = B_r O, and training on R with B_r gives the same numbers as on X with B,
-whatever the number of features. With a kernel, R R' = k(X, X) plays the same part. `reduce` takes
-samples to these coordinates, `expand` takes atoms back. What lies outside the span is lost in
-`reduce`, so squared norms are those of the samples themselves.
+X = R O with orthonormal rows in O. Every atom of our algorithms is a combination of samples, so
+B = B_r O, and training on R with B_r gives the same numbers as training on X with B, for any number
+of features. With a kernel, R R' = k(X, X) plays the same role. `reduce` converts samples to these
+coordinates, `expand` converts atoms back. `reduce` loses the part of a sample outside the span, so
+squared norms are computed from the samples themselves.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from ledl.arrays import (
 )
 from ledl.parallel import one_blas_thread
 
-# Up to this many samples the eigenvectors of a kernel's matrix are found faster by one thread than by several
-# that wait for each other, on a machine that has other work too.
+# Up to this many samples, one thread finds the eigenvectors of a kernel matrix faster than several threads that
+# wait for each other on a busy machine.
 SINGLE_THREAD_SAMPLES = 1024
 
-# Negative eigenvalues of a kernel's matrix up to this share of the largest are rounding, of float32 at worst.
+# Negative eigenvalues of a kernel matrix up to this share of the largest one are rounding, at worst of float32.
 ROUNDING = 1e-5
 
 
 class Subspace(Protocol):
-    """Where training runs: coordinates of samples, and atoms back in the features' space."""
+    """The space of training: coordinates of samples, and atoms back in the space of features."""
 
     def reduce(self, Y: Array) -> Array:
-        """Coordinates of samples: (m, d) -> (m, r)."""
+        """Return the coordinates of samples: (m, d) -> (m, r)."""
 
     def expand(self, B: Array) -> Array:
-        """Atoms in the features' space, (K, r) -> (K, d); with a kernel, their coefficients over samples."""
+        """Return atoms in the space of features, (K, r) -> (K, d); with a kernel, coefficients over samples."""
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
-        """|y|^2 in float64 of samples, the first of which has that number for messages: (m, d) -> (m,)."""
+        """Return |y|^2 in float64, (m, d) -> (m,); `first` is the number of the first sample, for messages."""
 
 
 class IdentitySubspace(NamedTuple):
@@ -56,7 +56,7 @@ class IdentitySubspace(NamedTuple):
 
     def expand(self, B: Array) -> Array:
         shown = B[:]
-        shown.flags.writeable = False  # users see the atoms themselves, whose Gram matrix may be kept
+        shown.flags.writeable = False  # users see the atoms themselves, and their Gram matrix may be cached
         return shown
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
@@ -79,21 +79,21 @@ class RowSpace(NamedTuple):
 
 
 class SampleKernel(Protocol):
-    """A kernel as seen from its training samples x_1, ..., x_n."""
+    """A kernel with its training samples x_1, ..., x_n."""
 
     def similarities(self, Y: Array) -> Array:
-        """k(y, x_i): (m, d) -> (m, n), in float64."""
+        """Return k(y, x_i): (m, d) -> (m, n), in float64."""
 
     def squared_norms(self, Y: Array, first: int = 0) -> Array:
-        """k(y, y): (m, d) -> (m,), in float64; the first sample has that number for messages."""
+        """Return k(y, y) in float64, (m, d) -> (m,); `first` is as in `Subspace`."""
 
 
 class KernelSpace(NamedTuple):
     """The span of the training samples in a kernel's space, by an orthonormal basis of combinations of them."""
 
     kernel: SampleKernel
-    basis: Array  # (n, r): coefficients of the basis, a column each
-    coordinates: Array  # (n, r): of the training samples
+    basis: Array  # (n, r): each column holds the coefficients of one basis vector
+    coordinates: Array  # (n, r): coordinates of the training samples
 
     def reduce(self, Y: Array) -> Array:
         # Kernels are evaluated on the host.
@@ -110,7 +110,7 @@ class KernelSpace(NamedTuple):
 
 
 def find_subspace(X: Array) -> tuple[Subspace, Array]:
-    """The subspace to train on X (n, d) in, and X's coordinates; X is overwritten."""
+    """Return the subspace for training on X (n, d), and the coordinates of X; X is overwritten."""
     n, d = X.shape
     if n >= d:
         return IdentitySubspace(), X
@@ -119,17 +119,17 @@ def find_subspace(X: Array) -> tuple[Subspace, Array]:
 
 
 def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> KernelSpace:
-    """The space of a kernel with the matrix `gram` = k(x_i, x_j), coordinates being of that type.
+    """Return the space of a kernel with matrix `gram` = k(x_i, x_j), and coordinates of type `dtype`.
 
-    gram = V diag(l) V'; the basis is V l^-1/2 and the coordinates are gram V l^-1/2 = V l^1/2. Directions whose
-    eigenvalues cannot be told from rounding are left out: the rank may be less than n.
+    gram = V diag(l) V'; the basis is V l^-1/2 and the coordinates are gram V l^-1/2 = V l^1/2. Directions are
+    left out if their eigenvalues may be rounding errors: the rank may be less than n.
     """
     n, size = len(gram), np.abs(gram).max()
     lopsided = np.abs(gram - gram.T).max()
     if lopsided > ROUNDING * size:
         raise ValueError(
             "The kernel's matrix of the training samples is not symmetric: k(x, y) and k(y, x) differ by up to "
-            f"{lopsided:.3g}. Use a symmetric kernel; of a matrix K of your own take (K + K') / 2."
+            f"{lopsided:.3g}. Use a symmetric kernel; for your own matrix K, use (K + K') / 2."
         )
     if not size:
         raise ValueError(
@@ -143,8 +143,8 @@ def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> Ker
     if smallest < -ROUNDING * largest:
         raise ValueError(
             "The kernel's matrix of the training samples is not positive semi-definite: its eigenvalues go "
-            f"from {smallest:.3g} to {largest:.3g}, so there is no space whose inner products it holds. Use "
-            "another kernel or other parameters, or set the negative eigenvalues of your matrix to 0."
+            f"from {smallest:.3g} to {largest:.3g}, so it is no matrix of inner products. Use another kernel "
+            "or other parameters, or set the negative eigenvalues of your matrix to 0."
         )
     kept = values > max(n * np.finfo(np.float64).eps * largest, -2 * smallest)
     basis = vectors[:, kept] / np.sqrt(values[kept])
@@ -152,9 +152,9 @@ def find_kernel_space(kernel: SampleKernel, gram: Array, dtype: np.dtype) -> Ker
 
 
 def squared_norms(X: Array, name: str, first: int = 0) -> Array:
-    """|x|^2 in float64 of the rows of `name` from `first` on.
+    """Return |x|^2 of each row in float64. `name` and `first`, the number of the first row, are for messages.
 
-    Refuses numbers that are not finite, or so large or small that their squares are of no use.
+    Raise if numbers are not finite, or if their squares overflow or underflow.
     """
     squares = row_squares(X)
     found = to_host(squares)
@@ -172,7 +172,7 @@ def squared_norms(X: Array, name: str, first: int = 0) -> Array:
 
 
 def scaled(X: Array) -> Array:
-    """A copy with samples of norm 1; a zero sample stays zero."""
+    """Return a copy with samples of norm 1; a zero sample stays zero."""
     xp = namespace(X)
     # First by the largest entry, so that squares neither overflow nor vanish.
     largest = xp.maximum(xp.max(X, axis=1), -xp.min(X, axis=1))[:, None]
@@ -183,7 +183,7 @@ def scaled(X: Array) -> Array:
 
 
 def scaled_by(X: Array, norms: Array, out: Array | None = None) -> Array:
-    """Return NumPy samples of known norms scaled to norm 1, in memory of their own; a zero one stays zero."""
-    if norms.min(initial=1) < np.finfo(X.dtype).tiny:  # zero, or not to be divided by
+    """Return NumPy samples of known norms, scaled to norm 1, in `out` or new memory; a zero one stays zero."""
+    if norms.min(initial=1) < np.finfo(X.dtype).tiny:  # zero, or too small to divide by
         return scaled(X)
     return np.multiply(X, (1 / norms).astype(X.dtype)[:, None], out=out)

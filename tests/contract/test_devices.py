@@ -3,8 +3,8 @@
 import pickle
 import subprocess
 import sys
-import types
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas
@@ -14,17 +14,14 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 import ledl
+from helpers.models import make
 from ledl import (
     KSVD,
-    CRCClassifier,
-    CSDLClassifier,
-    DKSVDClassifier,
-    LCKSVDClassifier,
     LEDLClassifier,
     SRCClassifier,
     sparse_encode,
 )
-from ledl.arrays import float32_products, is_torch, to_host
+from ledl.arrays import to_host
 from ledl.coding import _coders as _chunks
 from ledl.datasets import few_shot_splits
 from ledl.estimators import _base, _ledl
@@ -32,28 +29,10 @@ from ledl.estimators import _base, _ledl
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytestmark = pytest.mark.torch
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-MODELS = [
-    LEDLClassifier(),
-    LEDLClassifier(kernel="rbf"),
-    LEDLClassifier(init="random", max_iter=10, tol=0),
-    LEDLClassifier(rule="residual", max_iter=10, tol=0),
-    LEDLClassifier(rule="regularized", max_iter=10, tol=0),
-    SRCClassifier(),
-    SRCClassifier(kernel="hellinger"),
-    CRCClassifier(),
-    CRCClassifier(rule="regularized"),
-    CSDLClassifier(),
-    DKSVDClassifier(n_nonzero_coefs=5),
-    LCKSVDClassifier(n_nonzero_coefs=5),
-]
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU")
-    return request.param
+MODELS = ["crc", "crc-regularized", "csdl", "dksvd", "lcksvd", "ledl", "ledl-rbf", "ledl-regularized"]
+MODELS += ["ledl-residual", "src", "src-hellinger"]
+# One model for each coder and each kind of space: enough where devices only differ in where arrays are.
+KINDS = ["crc", "ledl-rbf", "ledl-regularized", "lcksvd", "src"]
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +42,10 @@ def digits():
     return X[train], y[train], X[test[:700]]
 
 
-def seeded(model):
-    return model.set_params(random_state=0) if "random_state" in model.get_params() else model
+@pytest.fixture(scope="module")
+def fitted(digits):
+    """Return the fitted model of a name, on the host, fitted once."""
+    return cache(lambda name: make(name, random_state=0).fit(*digits[:2]))
 
 
 def margins(scores):
@@ -72,10 +53,10 @@ def margins(scores):
     return best[:, 1] - best[:, 0]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_a_device_gives_what_numpy_gives(model, device, digits):
+@pytest.mark.parametrize("name", [*MODELS, "ledl-random"])
+def test_a_device_gives_what_numpy_gives(name, device, digits, fitted):
     X, y, new = digits
-    plain = seeded(clone(model)).fit(X, y)
+    plain = fitted(name) if name in MODELS else make("ledl", init="random", random_state=0).fit(X, y)
     placed = clone(plain).set_params(device=device).fit(X, y)
     for name in ("components_", "dual_components_", "label_components_"):
         if hasattr(plain, name):
@@ -90,36 +71,36 @@ def test_a_device_gives_what_numpy_gives(model, device, digits):
     assert found.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_float32_predicts_the_same(model, device, digits):
+@pytest.mark.parametrize("name", KINDS)
+def test_float32_predicts_the_same(name, device, digits):
     X, y, new = (np.asarray(x, dtype=np.float32) if x.ndim == 2 else x for x in digits)
-    plain = seeded(clone(model)).fit(X, y)
+    plain = make(name, random_state=0).fit(X, y)
     placed = clone(plain).set_params(device=device).fit(X, y)
     assert np.mean(plain.predict(new) == placed.predict(new)) >= 0.999
     assert placed.transform(new[:3]).dtype == np.float32
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_tensors_in_tensors_out_where_they_lie(model, device, digits):
-    X, y, new = digits
+@pytest.mark.parametrize("name", MODELS)
+def test_tensors_give_tensors_on_their_device(name, device, digits, fitted):
+    new = digits[2]
     tensors = [torch.as_tensor(x, device=device) for x in digits]
-    plain = seeded(clone(model)).fit(X, y)
-    fitted = clone(plain).fit(*tensors[:2])
+    plain = fitted(name)
+    of_tensors = clone(plain).fit(*tensors[:2])
     for method in ("predict", "decision_function", "transform"):
-        found = getattr(fitted, method)(tensors[2])
+        found = getattr(of_tensors, method)(tensors[2])
         assert torch.is_tensor(found)
         assert found.device.type == device
         moved = getattr(plain, method)(tensors[2]).cpu().numpy()
         close = np.mean(found.cpu().numpy() == moved) if method == "predict" else 1.0
         assert close >= 0.999
-    assert fitted.score(tensors[2], fitted.predict(tensors[2])) == 1.0
-    np.testing.assert_array_equal(fitted.predict(new), fitted.predict(tensors[2]).cpu().numpy())
+    assert of_tensors.score(tensors[2], of_tensors.predict(tensors[2])) == 1.0
+    np.testing.assert_array_equal(of_tensors.predict(new), of_tensors.predict(tensors[2]).cpu().numpy())
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_a_model_moves_between_devices(model, device, digits):
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_moves_between_devices(name, device, digits):
     X, y, new = digits
-    fitted = seeded(clone(model)).set_params(device=device).fit(X, y)
+    fitted = make(name, random_state=0, device=device).fit(X, y)
     content = pickle.dumps(fitted)
     assert b"torch" not in content, "a tensor, which cannot be read where its device is not"
     elsewhere = pickle.loads(content).set_params(device=None)
@@ -256,20 +237,20 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 import ledl
+torch.set_num_threads(1)
 X, y = load_digits(return_X_y=True)
 for name in ("LEDL", "SRC", "CRC", "CSDL", "LCKSVD", "DKSVD"):
-    for device in (None, "cpu", *["cuda"][: torch.cuda.is_available()]):
-        model = getattr(ledl, f"{name}Classifier")(device=device).fit(X[:60], y[:60])
+    for device in (None, sys.argv[1]):
+        model = getattr(ledl, f"{name}Classifier")(device=device)
+        few = {name: 5 for name in ("max_iter", "init_max_iter") if name in model.get_params()}
+        model.set_params(**few).fit(X[:60], y[:60])
         print(name, device, model.score(X[100:160], y[100:160]))
 """
 
 
-@pytest.mark.parametrize("where", DEVICES)
-def test_the_package_runs_without_numba(where):
-    if where == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU")
+def test_the_package_runs_without_numba(device):
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", WITHOUT_NUMBA, device], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert all(float(line.split()[-1]) > 0.6 for line in done.stdout.splitlines())
@@ -422,35 +403,15 @@ def test_weights_of_samples_count_in_scores(digits):
     assert model.score(new, truth, weights) == pytest.approx(expected)
 
 
-def test_products_of_those_who_overlap():
-    setting = torch.backends.cuda.matmul
-    before = setting.fp32_precision
-    fast, full = float32_products("tf32", "cuda"), float32_products("full", "cuda")
-    with float32_products("tf32", "cpu"):
-        assert setting.fp32_precision == before
-    fast.__enter__()
-    assert setting.fp32_precision == "tf32"
-    full.__enter__()
-    assert setting.fp32_precision == "ieee"
-    fast.__exit__(None, None, None)
-    assert setting.fp32_precision == "ieee"
-    full.__exit__(None, None, None)
-    assert setting.fp32_precision == before
-
-
-def test_arrays_are_no_tensors_while_torch_is_being_imported(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    assert not is_torch(np.zeros(3))
-
-
-@pytest.mark.parametrize("model", MODELS, ids=str)
-def test_explanations_and_rejection_on_a_device(model, digits, device):
+@pytest.mark.parametrize("name", KINDS)
+def test_explanations_and_rejection_on_a_device(name, digits, device):
     X, y, X_test = digits
-    seeded = {"random_state": 0} if "random_state" in model.get_params() else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        here = ledl.RejectingClassifier(clone(model).set_params(**seeded), reject=0.2).fit(X, y)
-        there = ledl.RejectingClassifier(clone(model).set_params(device=device, **seeded), reject=0.2).fit(X, y)
+        here, there = (
+            ledl.RejectingClassifier(make(name, random_state=0, device=place), reject=0.2).fit(X, y)
+            for place in (None, device)
+        )
     np.testing.assert_allclose(there.evidence_, here.evidence_, atol=1e-4)
     assert type(there.evidence_) is np.ndarray
     assert np.mean(there.predict(X_test) == here.predict(X_test)) > 0.99

@@ -1,4 +1,4 @@
-"""Work on chunks that counts how often it is unpickled; a module of its own, so that workers can import it."""
+"""Work on chunks that counts how often it is unpickled; a separate module, so that workers can import it."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ arrivals = 0
 
 
 class PickleCounter:
-    """Counts in each process how often it arrives there."""
+    """Counts in each process how often it is unpickled there."""
 
-    __name__ = "travel"
+    __name__ = "counter"
 
     def __init__(self, load):
         self.load = load

@@ -1,4 +1,4 @@
-"""Codes of one sample, plainly: what the compiled loops of `ledl.solvers.compiled.numba` are tested against."""
+"""Plain versions of codes of one sample, with which `ledl.solvers.compiled.numba` is compared."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from ledl.solvers.lasso import duality_gap
 
 
 def active_set_plain(G, b, sq_norm, alpha, tol, max_iter, positive):
-    """The code of one sample and its gap: what "active_set" compiles, without its bookkeeping.
+    """Return the code of one sample and its gap, as "active_set" does, but without its bookkeeping.
 
-    The atoms most correlated with the residual enter, with the signs of their correlations; as many as the
-    `width`, which doubles while all of them are of use. Then the objective, quadratic while signs stay, is
-    minimised over the active atoms; an atom that reaches zero on the way leaves, and the rest go on. An atom
-    that is a combination of active ones takes the place of the first of them that it brings to zero. Every
-    round lowers the objective, so that no active set comes twice.
+    The `width` atoms most correlated with the residual enter, with the signs of their correlations; `width`
+    doubles while all of them are useful. Then the objective, quadratic while signs stay, is minimised over the
+    active atoms; an atom that reaches zero on the way leaves, and the others continue. An atom that is a
+    combination of active ones replaces the first of them that it brings to zero. Every round lowers the
+    objective, so no active set comes twice.
     """
     s, sign, width = np.zeros_like(b), np.zeros_like(b), 2
     for _ in range(max_iter + 1):
@@ -36,7 +36,7 @@ def active_set_plain(G, b, sq_norm, alpha, tol, max_iter, positive):
 
 
 def _exchange_plain(s, sign, on, w, j, direction):
-    """Atom j = sum_a w_a (atom a) enters in place of others, the fit unchanged and the l1 norm falling."""
+    """Add atom j = sum_a w_a (atom a) in place of others: the fit stays, the l1 norm falls."""
     falls = s[on] * w * direction > 0
     step, leaves = min(zip(s[on][falls] / (w * direction)[falls], on[falls], strict=True))
     s[on] -= step * direction * w
@@ -45,7 +45,7 @@ def _exchange_plain(s, sign, on, w, j, direction):
 
 
 def _settle_plain(G, b, alpha, s, sign):
-    """Minimise over the active atoms at their signs; how many that had just entered left at once."""
+    """Minimise over the active atoms at their signs; return how many that had just entered left at once."""
     thrown = 0
     while sign.any():
         on = np.flatnonzero(sign)
@@ -67,7 +67,7 @@ def _settle_plain(G, b, alpha, s, sign):
 
 
 def omp_plain(D, x, n_nonzero):
-    """The code of one sample by definition: the atom most correlated with the residual, then least squares."""
+    """Return the code of one sample by definition: add the most correlated atom, then use least squares."""
     chosen = []
     s, residual = np.zeros(len(D)), x
     while len(chosen) < n_nonzero:

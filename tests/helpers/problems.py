@@ -1,4 +1,4 @@
-"""Small problems, and the oracle run on them, for several test files."""
+"""Small problems for several test files, with the results of the oracle."""
 
 from typing import NamedTuple
 
@@ -34,14 +34,14 @@ class Problem(NamedTuple):
         return solve(self.blocks(block_size), self.start, code_scale=self.code_scale, **options)
 
     def oracle_iterations(self, start=None, **options):
-        """(B, W, A, C, Z, L) after every iteration of the paper's algorithm, columns and all."""
+        """Return (B, W, A, C, Z, L) after every iteration of the paper's algorithm, with samples as columns."""
         atoms = start or self.start
         B, W = self.subspace.expand(atoms.B), atoms.W
         A = expand_code_transform(atoms.A, self.atom_classes)
         return reference.ledl(self.X.T, self.labels, self.atom_classes, B.T, W.T, A.T, **options)
 
     def oracle(self, start=None, **options):
-        """The last of them, as rows."""
+        """Return the last of them, as rows."""
         *_, last = self.oracle_iterations(start, **options)
         return [array.T for array in last]
 
@@ -63,7 +63,7 @@ def make_problem(class_counts, n_features, n_atoms, *, shuffled=False, seed=0):
 
 
 class Recorder:
-    """A callback of scikit-learn's: what it is told, what it measures, and when it asks to stop."""
+    """A scikit-learn callback that records tasks and a measure, and asks to stop after some iterations."""
 
     def __init__(self, measure, stop_after=None):
         self.ended, self.measured, self.measure, self.stop_after = [], [], measure, stop_after

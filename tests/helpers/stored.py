@@ -1,4 +1,4 @@
-"""What tests of training on samples that are not in memory share."""
+"""Helpers for tests of training on samples that are not in memory."""
 
 import numpy as np
 from numpy.testing import assert_allclose

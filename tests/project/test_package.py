@@ -53,9 +53,10 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not heavy & set(loaded.split())
 
 
-def test_importing_the_classifier_loads_no_compiler():
-    loaded = run("import sys; from ledl import LEDLClassifier, sparse_encode; print('numba' in sys.modules)")
-    assert loaded.strip() == "False"
+def test_importing_classifiers_loads_no_compiler_and_no_dask():
+    names = "LEDLClassifier, RejectingClassifier, sparse_encode"
+    loaded = run(f"import sys; from ledl import {names}; print({{'numba', 'dask.array'}} & set(sys.modules))")
+    assert loaded.strip() == "set()"
 
 
 def test_public_names():

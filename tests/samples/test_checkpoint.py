@@ -1,4 +1,4 @@
-"""Fits that were stopped go on to the same model; files of other fits, or of strangers, are refused."""
+"""Fits that were stopped continue to the same model; files of other fits, or of strangers, are refused."""
 
 import json
 import os
@@ -52,10 +52,16 @@ def stopped(monkeypatch, model, X, y, n=5):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"batch_size": 50}, {"batch_size": 64, "n_jobs": 2}, {"tol": 1e-2, "max_iter": 60}]
+    ("options", "mapped"),
+    [
+        ({}, False),
+        ({}, True),
+        ({"batch_size": 50}, False),
+        ({"batch_size": 64, "n_jobs": 2}, True),
+        ({"tol": 1e-2, "max_iter": 60}, False),
+    ],
 )
-@pytest.mark.parametrize("mapped", [False, True])
-def test_goes_on_to_the_same_model(monkeypatch, tmp_path, digits, options, mapped):
+def test_continues_to_the_same_model(monkeypatch, tmp_path, digits, options, mapped):
     X, y = digits
     X = in_file(X, tmp_path / "X.npy") if mapped else X
     options = {**OPTIONS, **options}
@@ -63,7 +69,7 @@ def test_goes_on_to_the_same_model(monkeypatch, tmp_path, digits, options, mappe
     model = LEDLClassifier(**options, checkpoint=tmp_path / "fit")
     stopped(monkeypatch, model, X, y)
     with monkeypatch.context() as patch:
-        stop_after(patch, 1)  # it would stop again if it began anew
+        stop_after(patch, 1)  # it would stop again if it started from the beginning
         model.fit(X, y)
     for name in LEARNT:
         assert_array_equal(getattr(model, name), getattr(expected, name))
@@ -73,7 +79,7 @@ def test_goes_on_to_the_same_model(monkeypatch, tmp_path, digits, options, mappe
     assert not (tmp_path / "fit").exists()
 
 
-def test_goes_on_elsewhere(monkeypatch, tmp_path, digits):
+def test_continues_elsewhere(monkeypatch, tmp_path, digits):
     X, y = digits
     expected = LEDLClassifier(**OPTIONS).fit(X, y)
     stopped(monkeypatch, LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit"), X, y)
@@ -82,21 +88,18 @@ def test_goes_on_elsewhere(monkeypatch, tmp_path, digits):
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-8)
 
 
-def test_fewer_samples_than_features_a_kernel_and_tensors(monkeypatch, tmp_path, digits):
-    X, y = digits
-    cases = [({}, X[:40]), ({"kernel": "rbf"}, X[:40])]
-    try:
+@pytest.mark.parametrize("case", ["few samples", "kernel", pytest.param("tensor", marks=pytest.mark.torch)])
+def test_fewer_samples_than_features_a_kernel_and_tensors(monkeypatch, tmp_path, digits, case):
+    X, y = digits[0][:40], digits[1][:40]
+    options = {**OPTIONS, "kernel": "rbf"} if case == "kernel" else OPTIONS
+    if case == "tensor":
         import torch
-    except ImportError:
-        pass
-    else:
-        cases.append(({}, torch.asarray(X)))
-    for options, samples in cases:
-        labels = y[: len(samples)]
-        expected = LEDLClassifier(**OPTIONS, **options).fit(samples, labels)
-        model = LEDLClassifier(**OPTIONS, **options, checkpoint=str(tmp_path / "fit"))
-        stopped(monkeypatch, model, samples, labels)
-        assert_array_equal(model.fit(samples, labels).label_components_, expected.label_components_)
+
+        X, y = torch.asarray(digits[0]), digits[1]
+    expected = LEDLClassifier(**options).fit(X, y)
+    model = LEDLClassifier(**options, checkpoint=str(tmp_path / "fit"))
+    stopped(monkeypatch, model, X, y)
+    assert_array_equal(model.fit(X, y).label_components_, expected.label_components_)
 
 
 def test_a_file_of_another_fit_is_refused(monkeypatch, tmp_path, digits):
@@ -190,7 +193,7 @@ def test_fits_with_one_file_do_not_undo_each_other(monkeypatch, tmp_path, digits
 
 
 def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
-    """Files that cost nothing are written always, dear ones for a tenth of the time."""
+    """Files that cost nothing are always written, expensive ones for a tenth of the time."""
     X, y = digits
     clock, cost, writes = [0.0], [0.0], []
     write = Checkpoint._write
@@ -214,7 +217,7 @@ def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
         assert writes == expected
 
 
-def test_no_room_is_told_before_training(monkeypatch, tmp_path, digits):
+def test_too_little_space_is_reported_before_training(monkeypatch, tmp_path, digits):
     monkeypatch.setattr(
         "ledl.samples._checkpoint.shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 0)
     )
@@ -223,7 +226,7 @@ def test_no_room_is_told_before_training(monkeypatch, tmp_path, digits):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_float32_tells_samples_apart_but_not_ways_to_scale_them(monkeypatch, tmp_path, digits):
+def test_float32_samples_are_distinguished_but_not_ways_to_scale_them(monkeypatch, tmp_path, digits):
     X, y = digits
     X = X.astype(np.float32)
     mapped = in_file(X, tmp_path / "X.npy")
@@ -245,7 +248,7 @@ def test_other_devices_and_lists(monkeypatch, tmp_path, digits):
     np.testing.assert_allclose(there.components_, LEDLClassifier(**OPTIONS).fit(X, y).components_, atol=1e-8)
 
 
-def test_kernels_that_cannot_be_told_apart(tmp_path, digits):
+def test_kernels_that_cannot_be_distinguished(tmp_path, digits):
     X, y = digits
     model = LEDLClassifier(**OPTIONS, kernel=lambda a, b: float(a @ b), checkpoint=tmp_path / "fit")
     with pytest.raises(ValueError, match="Give a function of a module"):
@@ -263,7 +266,7 @@ def test_searches_and_streams_have_none(tmp_path, digits):
         model.partial_fit(X, y, classes=range(10))
 
 
-def test_callbacks_hear_of_new_iterations_only(monkeypatch, tmp_path, digits):
+def test_callbacks_are_called_for_new_iterations_only(monkeypatch, tmp_path, digits):
     X, y = digits
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
     stopped(monkeypatch, model, X, y)
@@ -289,31 +292,25 @@ def test_where_it_cannot_be_written(tmp_path, digits):
 
 
 KILLED = """
-import sys, numpy as np
+import json, sys, numpy as np
 from ledl import LEDLClassifier
 X = np.load(sys.argv[1], mmap_mode="r")
-options = dict(n_components=40, max_iter=int(sys.argv[4]), tol=0, batch_size=500, random_state=0)
-model = LEDLClassifier(**options, checkpoint=sys.argv[2]).fit(X, np.arange(len(X)) % 5)
-np.save(sys.argv[3], model.components_)
+LEDLClassifier(**json.loads(sys.argv[3]), checkpoint=sys.argv[2]).fit(X, np.arange(len(X)) % 5)
 """
 
 
-def test_a_killed_process_goes_on(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((5000, 60))
-    np.save(tmp_path / "X.npy", X)
-    paths = [str(tmp_path / name) for name in ("X.npy", "fit", "B.npy")]
-    words = [sys.executable, "-c", KILLED, *paths, "150"]
-    with subprocess.Popen(words) as process:
+def test_a_fit_continues_after_its_process_was_killed(tmp_path):
+    X = np.random.default_rng(0).standard_normal((5000, 60))
+    mapped, y = in_file(X, tmp_path / "X.npy"), np.arange(5000) % 5
+    options = {"n_components": 40, "max_iter": 150, "tol": 0, "random_state": 0, "batch_size": 500}
+    paths = [str(tmp_path / name) for name in ("X.npy", "fit")]
+    with subprocess.Popen([sys.executable, "-c", KILLED, *paths, json.dumps(options)]) as process:
         while not (tmp_path / "fit").exists():
             assert process.poll() is None
             time.sleep(0.01)
         time.sleep(0.3)
         process.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "B.npy").exists()
-    subprocess.run(words, check=True, timeout=300)
-    options = {"n_components": 40, "max_iter": 150, "tol": 0, "random_state": 0, "batch_size": 500}
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    expected = LEDLClassifier(**options).fit(mapped, np.arange(5000) % 5)
-    assert_array_equal(np.load(tmp_path / "B.npy"), expected.components_)
-    assert sorted(os.listdir(tmp_path)) == ["B.npy", "X.npy"]
+    assert (tmp_path / "fit").exists()  # the fit had not ended
+    model = LEDLClassifier(**options, checkpoint=tmp_path / "fit").fit(mapped, y)
+    assert_array_equal(model.components_, LEDLClassifier(**options).fit(mapped, y).components_)
+    assert os.listdir(tmp_path) == ["X.npy"]

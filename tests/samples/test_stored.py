@@ -1,15 +1,23 @@
-"""Samples in files: the same model as in memory, for any division into blocks, in bounded memory."""
+"""Samples in files give the model of samples in memory, in bounded memory; work on chunks of rows."""
 
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
+from helpers import pickle_counter
 from helpers.stored import OPTIONS, assert_same, in_file
 from ledl import LEDLClassifier
+from ledl.samples import map_rows
+
+try:
+    import dask.array as da
+except ImportError:  # the fixture client skips tests then
+    da = None
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +26,14 @@ def digits():
     return X[:200], y[:200]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("batch_size", [None, 1, 7, 64, 199, 500])
-def test_a_memory_map_gives_the_model_of_the_array(digits, tmp_path, batch_size, threads):
+@pytest.fixture(scope="module")
+def expected(digits):
+    return LEDLClassifier(**OPTIONS).fit(*digits)
+
+
+@pytest.mark.parametrize(("batch_size", "threads"), [(None, 1), (1, 1), (7, 2), (64, 1), (199, 2), (500, 2)])
+def test_a_memory_map_gives_the_model_of_the_array(digits, expected, tmp_path, batch_size, threads):
     X, y = digits
-    expected = LEDLClassifier(**OPTIONS).fit(X, y)
     model = LEDLClassifier(**OPTIONS, batch_size=batch_size, n_jobs=threads).fit(
         in_file(X, tmp_path / "X.npy"), y
     )
@@ -54,9 +65,8 @@ def test_float32_random_start_codes_and_no_scaling(digits, tmp_path):
                 assert type(model.training_codes_) is np.ndarray
 
 
-def test_maps_that_are_no_plain_rows_are_taken_as_arrays(digits, tmp_path):
+def test_maps_that_are_not_plain_rows_are_read_as_arrays(digits, expected, tmp_path):
     X, y = digits
-    expected = LEDLClassifier(**OPTIONS).fit(X, y)
     for i, source in enumerate((X.astype(np.uint8), np.asfortranarray(X))):
         mapped = in_file(source, tmp_path / f"{i}.npy")
         assert_same(LEDLClassifier(**OPTIONS).fit(mapped, y), expected, 1e-8)
@@ -64,7 +74,7 @@ def test_maps_that_are_no_plain_rows_are_taken_as_arrays(digits, tmp_path):
     assert_same(LEDLClassifier(**OPTIONS).fit(few, y[:40]), LEDLClassifier(**OPTIONS).fit(X[:40], y[:40]), 1e-8)
 
 
-def test_bad_samples_in_a_file_are_told(digits, tmp_path):
+def test_bad_samples_in_a_file_are_reported(digits, tmp_path):
     X, y = digits
     bad = X.copy()
     bad[150, 3] = np.nan
@@ -108,3 +118,28 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     words = [sys.executable, "-c", BOUNDED, str(tmp_path / "small.npy"), str(tmp_path / "X.npy")]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
     assert float(done.stdout) < 30  # MiB
+
+
+def test_work_is_sent_to_each_worker_once(client):
+    client.run(pickle_counter.reset)
+    x = da.ones((100, 4), chunks=(1, 4))
+    found = map_rows(pickle_counter.PickleCounter(np.zeros(100_000)), x, np.float64).sum().compute()
+    arrivals = client.run(pickle_counter.count)
+    assert found == 100
+    assert sum(arrivals.values()) >= 1
+    assert max(arrivals.values()) == 1
+
+
+def test_workers_use_the_requested_threads(client):
+    # joblib alone gives one job in processes that may have no children, and a warning.
+    found = map_rows(pickle_counter.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
+    assert_array_equal(found.compute(), [3, 3, 3, 3])
+    found = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
+    assert_array_equal(found.compute(), [1, 1])
+
+
+@pytest.mark.skipif(da is None, reason="needs the extra dask")
+def test_jobs_of_a_context_are_those_of_the_eager_call():
+    lazy = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
+    with parallel_config(n_jobs=2):
+        assert_array_equal(lazy.compute(scheduler="sync"), [2, 2])

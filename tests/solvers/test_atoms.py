@@ -1,6 +1,7 @@
 """The sweep against its definition, in both forms of the atoms' equations."""
 
 from itertools import pairwise
+from operator import iadd
 from typing import NamedTuple
 
 import numpy as np
@@ -121,8 +122,8 @@ def test_equations_of_blocks_of_samples_add_up(fit, cut):
     E = fit.T - fit.C @ fit.M
     first, second = (Factors(fit.C[part], E[part]) for part in (slice(cut), slice(cut, None)))
     whole = fit.equations()
-    for total in (first + second, first + second.sums(), first.sums() + second):
+    for total in (iadd(first, second), iadd(first, second.sums()), iadd(first.sums(), second)):
         np.testing.assert_allclose(total.sums().G, whole.G, atol=1e-11)
         np.testing.assert_allclose(total.sums().S, whole.S, atol=1e-11)
     fewer_samples_than_atoms = fit.C.shape[0] < fit.C.shape[1]
-    assert isinstance(first + second, Factors if fewer_samples_than_atoms else Sums)
+    assert isinstance(iadd(first, second), Factors if fewer_samples_than_atoms else Sums)

@@ -5,7 +5,7 @@ from sklearn.linear_model import orthogonal_mp
 
 from helpers import reference
 from helpers.problems import unit
-from ledl.solvers import compiled, ksvd
+from ledl.solvers import ksvd
 from ledl.solvers.start import sample_start
 
 # Samples that are atoms need one non-zero.
@@ -33,18 +33,6 @@ def test_it_is_the_plain_algorithm(problem):
     assert_allclose(run.state.S, X.T, atol=1e-9 * np.abs(X).max())
 
 
-def test_compiled_and_plain_updates_agree(problem, monkeypatch):
-    T, start = problem
-    run = ksvd.solve(T, start, 3, max_iter=5, tol=0)
-    find = compiled.find
-    monkeypatch.setattr(
-        compiled, "find", lambda name, a: None if name == "update_used_atoms" else find(name, a)
-    )
-    plain = ksvd.solve(T, start, 3, max_iter=5, tol=0)
-    for a, b in zip(run.state, plain.state, strict=True):
-        assert_allclose(a, b, atol=1e-10 * np.abs(T).max())
-
-
 @pytest.mark.parametrize("n_nonzero", [1, 3, 12])
 def test_error_never_rises_where_nothing_is_replaced(problem, n_nonzero):
     T, start = problem
@@ -60,7 +48,7 @@ def test_at_fixed_supports_the_error_falls_to_that_of_svd(rng):
     M, S = unit(rng.standard_normal((1, 8))), rng.standard_normal((30, 1))
     state, errors = ksvd.State(M, S, T - S @ M), []
     for _ in range(500):
-        ksvd.update_atoms(state)
+        ksvd.update_used_atoms_plain(*state, np.arange(30), np.array([0, 30]))
         errors.append(squares(state.E))
     assert np.all(np.diff(errors) <= 1e-12 * squares(T))
     singular = np.linalg.svd(T, compute_uv=False)
@@ -169,3 +157,20 @@ def test_rounding_does_not_choose_the_sample_that_an_atom_becomes(scale, rng):
         state, n_replaced = ksvd.replace_atoms(state, M @ M.T, same, (same**2).sum(axis=1), unused=False)
         assert n_replaced == 1
         assert_allclose(state.M[3], T[0], rtol=1e-12)
+
+
+def assert_same_runs(there, here):
+    for a, b in zip(there.state, here.state, strict=True):
+        assert isinstance(a, np.ndarray)
+        assert_allclose(a, b, atol=1e-9)
+    assert_array_equal(there.history["replaced"], here.history["replaced"])
+    assert_allclose(there.history["error"], here.history["error"], rtol=1e-10)
+
+
+def test_ksvd_with_codes_from_a_device_is_that_of_numpy(rng, device):
+    T = unit(rng.standard_normal((80, 12)))
+    start = np.concatenate([sample_start(T, 18, rng), T[:2], -T[:2]])  # copies are replaced
+    T.setflags(write=False)
+    here, there = (ksvd.solve(T, start, 3, max_iter=8, tol=0, device=name) for name in (None, device))
+    assert here.history["replaced"].any()
+    assert_same_runs(there, here)

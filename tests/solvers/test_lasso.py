@@ -3,11 +3,13 @@
 import array_api_strict
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from sklearn.linear_model import Lasso
 
-from helpers.plain_codes import active_set_plain
 from helpers.problems import unit
-from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, duality_gap, lasso
+from ledl.arrays import to_host
+from ledl.solvers import lasso as module
+from ledl.solvers.lasso import FLOAT32_TOL, SOLVERS, duality_gap, find_penalty, lasso, soft_threshold
 
 
 def make_dictionary(kind, rng):
@@ -48,32 +50,42 @@ def objective(S, X, dictionary, alpha):
 
 
 def reach(solver, kind):
-    """Tolerance and alpha that a solver can be asked for: all but exact steps creep between near copies."""
+    """Return the tolerance and the least alpha for a solver: ADMM is slow where atoms are near copies."""
     if solver == "active_set":
         return 1e-10, 1e-3
     return 1e-5 if kind == "near copies" else 1e-8, 0.02
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # theirs, on near copies
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("alpha", [1e-3, 0.02, 0.3])
-@pytest.mark.parametrize("solver", list(SOLVERS))
+@pytest.mark.parametrize(
+    ("alpha", "positive", "solvers"),
+    [
+        (1e-3, False, ["active_set"]),
+        (1e-3, True, ["active_set"]),
+        (0.02, False, SOLVERS),
+        (0.02, True, SOLVERS),
+        (0.3, False, SOLVERS),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_codes_are_scikit_learns(kind, solver, alpha, positive, rng):
-    tol, least = reach(solver, kind)
-    alpha, dictionary = max(alpha, least), make_dictionary(kind, rng)
-    X = samples_for(dictionary, rng)
-    S, info = solve(dictionary, X, alpha, tol, positive=positive, solver=solver, max_iter=100_000)
-    assert info.converged.all()
-    assert (info.gap <= tol / 2).all()
-    d = dictionary.shape[1]
-    theirs = Lasso(alpha / d, fit_intercept=False, positive=positive, tol=1e-12, max_iter=300_000)
+def test_codes_are_scikit_learns(kind, alpha, positive, solvers, rng):
+    dictionary = make_dictionary(kind, rng)
+    X, d = samples_for(dictionary, rng), dictionary.shape[1]
+    most = 30_000 if kind == "near copies" else 300_000  # the rest only moves weight from copy to copy
+    theirs = Lasso(alpha / d, fit_intercept=False, positive=positive, tol=1e-12, max_iter=most)
     codes = theirs.fit(dictionary.T, X.T).coef_
-    ours, reference = objective(S, X, dictionary, alpha), objective(codes, X, dictionary, alpha)
-    assert (ours <= reference + tol).all()
-    np.testing.assert_allclose(ours, reference, atol=1e-6)
-    np.testing.assert_allclose(S @ dictionary, codes @ dictionary, atol=1e-3)
-    assert not positive or (S >= 0).all()
+    reference = objective(codes, X, dictionary, alpha)
+    for solver in solvers:
+        tol, least = reach(solver, kind)
+        assert alpha >= least
+        S, info = solve(dictionary, X, alpha, tol, positive=positive, solver=solver, max_iter=100_000)
+        assert info.converged.all()
+        assert (info.gap <= tol / 2).all()
+        ours = objective(S, X, dictionary, alpha)
+        assert (ours <= reference + tol).all()
+        np.testing.assert_allclose(ours, reference, atol=1e-6)
+        np.testing.assert_allclose(S @ dictionary, codes @ dictionary, atol=1e-3)
+        assert not positive or (S >= 0).all()
 
 
 def test_optimality_conditions(dictionary, rng):
@@ -193,28 +205,6 @@ def test_exact_steps_from_any_start_end_at_the_same_codes(dictionary, rng):
     )
 
 
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("kind", ["faces", "random"])
-def test_compiled_is_the_plain_one(kind, positive, rng):
-    dictionary = make_dictionary(kind, rng)
-    X, G = samples_for(dictionary, rng), dictionary @ dictionary.T
-    S, _ = solve(dictionary, X, 0.005, 1e-12, positive=positive)
-    for s, x in zip(S, X, strict=True):
-        plain, gap = active_set_plain(G, x @ dictionary.T, x @ x, 0.005, 1e-12, 1000, positive)
-        np.testing.assert_allclose(s, plain, atol=1e-9)
-        assert gap <= 1e-12
-
-
-def test_compiled_exact_steps_take_as_many_rounds_as_the_plain_ones(rng):
-    dictionary = make_dictionary("faces", rng)
-    X, G = samples_for(dictionary, rng), dictionary @ dictionary.T
-    _, info = solve(dictionary, X, 0.005, 1e-12)
-    for rounds, x in zip(info.n_iter, X, strict=True):
-        b, square = x @ dictionary.T, x @ x
-        assert active_set_plain(G, b, square, 0.005, 1e-12, rounds, False)[1] <= 1e-12 * square / 2
-        assert active_set_plain(G, b, square, 0.005, 1e-12, rounds - 1, False)[1] > 1e-12 * square / 2
-
-
 def test_zero_samples_and_large_alphas_have_zero_codes(rng):
     dictionary = make_dictionary("random", rng)
     X = np.concatenate([np.zeros((2, 20)), samples_for(dictionary, rng)])
@@ -257,3 +247,130 @@ def test_leading_axes_are_problems(rng):
         single, _ = solve(dictionaries[p], X[p], 0.02, 1e-10)
         np.testing.assert_array_equal(codes[p], single)
     assert info.gap.shape == (2, len(X[0]))
+
+
+@pytest.mark.parametrize(("threshold", "positive"), [(0.0, False), (0.3, True), (0.3, False), (2.0, False)])
+def test_soft_threshold_minimises_its_definition(threshold, positive):
+    values = np.linspace(-2, 2, 41)
+    for v, s in zip(values, soft_threshold(values, threshold, positive), strict=True):
+
+        def distance(x, v=v):
+            return (x - v) ** 2 / 2 + threshold * abs(x)
+
+        best = minimize_scalar(distance, bounds=(0 if positive else -3, 3), method="bounded").x
+        assert distance(s) <= distance(best) + 1e-9
+        assert s >= 0 or not positive
+
+
+def test_the_penalty_makes_the_threshold_about_as_large_as_a_coefficient(rng):
+    D, alpha = unit(rng.standard_normal((80, 40))), 0.02
+    X = unit(rng.standard_normal((50, 40)))
+    G, rhs = D @ D.T, X @ D.T
+    for scale in (1e-3, 1.0, 1e3):  # atoms scaled up have coefficients scaled down
+        rho, inverse = find_penalty(scale**2 * G, scale * rhs, scale * alpha)
+        codes, _ = lasso(
+            scale**2 * G, scale * rhs, np.ones(50), scale * alpha, 1e-8, solver="admm", max_iter=1000
+        )
+        size = np.abs(codes).sum() / np.count_nonzero(codes)
+        assert 0.1 < (scale * alpha / rho) / size < 2
+        np.testing.assert_allclose(inverse @ (scale**2 * G + rho * np.eye(80)), np.eye(80), atol=1e-8)
+
+
+def test_codes_are_moved_to_the_fit_asked_for_on_their_supports(rng):
+    D = unit(rng.standard_normal((30, 20)))
+    G, X = D @ D.T, rng.standard_normal((6, 20))
+    rhs, squares = X @ D.T, np.sum(X**2, axis=1)
+    S = rng.standard_normal((6, 30)) * (rng.random((6, 30)) < 0.3)
+    S[0] = 0
+    goal = np.where(S != 0, rng.standard_normal(S.shape), 0)
+    tried = np.arange(6) != 3
+    alpha = np.full((1, 1), 0.1)
+    moved, gap = module._move_on_supports(False, G, G, S, rhs - goal @ G, rhs, squares, alpha, tried)
+    np.testing.assert_array_equal(moved[S == 0], 0)
+    np.testing.assert_allclose(moved[tried], goal[tried], atol=1e-5)
+    np.testing.assert_array_equal(moved[3], S[3])
+    assert gap[3] == np.inf
+    np.testing.assert_allclose(gap[tried], duality_gap(moved, moved @ G, rhs, squares, 0.1, False)[tried])
+
+
+@pytest.mark.parametrize("dtype", [None, np.float32])
+def test_many_problems_have_the_codes_that_each_has_alone(dtype, rng):
+    D = np.stack([unit(rng.standard_normal((40, 20))) for _ in range(6)]).reshape(2, 3, 40, 20)
+    X = rng.standard_normal((2, 3, 15, 20))
+    alpha = rng.uniform(0.05, 1, (2, 3, 1, 1))
+    G, rhs, squares = D @ D.mT, X @ D.mT, np.sum(X**2, axis=-1)
+    codes, info = lasso(G, rhs, squares, alpha, 1e-4, solver="admm", dtype=dtype)
+    assert codes.dtype == np.float64
+    assert info.converged.all()
+    for p in np.ndindex(2, 3):
+        alone, one = lasso(G[p], rhs[p], squares[p], alpha[p].item(), 1e-4, solver="admm", dtype=dtype)
+        best, _ = lasso(G[p], rhs[p], squares[p], alpha[p].item(), 1e-12)
+        gap = duality_gap(codes[p], codes[p] @ G[p], rhs[p], squares[p], alpha[p].item(), False)
+        np.testing.assert_allclose(gap, info.gap[p], atol=1e-9)
+        # One that leaves later than it would alone is nearer to the minimum.
+        same = info.n_iter[p] == one.n_iter
+        assert (info.n_iter[p] >= one.n_iter).all()
+        np.testing.assert_allclose(codes[p][same], alone[same], atol=1e-3)
+        np.testing.assert_allclose(codes[p], best, atol=0.05)
+
+
+def test_a_penalty_that_is_known_is_taken(rng, monkeypatch):
+    D, X = unit(rng.standard_normal((40, 20))), rng.standard_normal((15, 20))
+    problem = D @ D.T, X @ D.T, np.sum(X**2, axis=1), 0.1, 1e-6
+    penalty = find_penalty(*problem[:2], 0.1)
+    monkeypatch.setattr(module, "find_penalty", None)
+    _, info = lasso(*problem, solver="admm", penalty=penalty)
+    assert info.converged.all()
+
+
+def batch_of_lassos(rng, n_problems=3, n_atoms=40, n_samples=50, n_features=25):
+    D, X = (rng.standard_normal((n_problems, n, n_features)) for n in (n_atoms, n_samples))
+    D /= np.linalg.norm(D, axis=-1, keepdims=True)
+    alpha = np.array([0.3, 0.05, 0.01])[:n_problems, None, None]
+    return D @ D.swapaxes(1, 2), X @ D.swapaxes(1, 2), (X * X).sum(axis=-1), alpha
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_batched_lasso_reaches_its_gap_and_the_objective_of_exact_codes(rng, device, dtype):
+    import torch
+
+    arrays = batch_of_lassos(rng)
+    tensors = [torch.as_tensor(x, device=device) for x in arrays]
+    tol = 1e-4
+    codes, info = lasso(*tensors, tol, solver="admm", dtype=getattr(torch, dtype))
+    codes, gaps = to_host(codes), to_host(info.gap)
+    G, rhs, sq_norms, alpha = arrays
+    S = codes.astype(np.float64)
+    exact = duality_gap(S, S @ G, rhs, sq_norms, alpha[..., 0], False)
+    assert (exact <= tol * sq_norms / 2).all()
+    np.testing.assert_allclose(gaps, exact, atol=1e-9)
+    for p in range(3):
+        best, _ = lasso(G[p], rhs[p], sq_norms[p], alpha[p].item(), 1e-10)
+        values = [
+            (s @ G[p] * s).sum(axis=1) / 2 - (s * rhs[p]).sum(axis=1) + alpha[p] * np.abs(s).sum(axis=1)
+            for s in (S[p], best)
+        ]
+        assert np.all(values[0] - values[1] <= tol * sq_norms[p] / 2)
+
+
+def test_gaps_of_float32_data_are_bounds(rng, device):
+    import torch
+
+    G, rhs, sq_norms, alpha = batch_of_lassos(rng)
+    tensors = [torch.as_tensor(x.astype(np.float32), device=device) for x in (G, rhs, sq_norms, alpha)]
+    codes, info = lasso(*tensors, 1e-4, solver="admm")
+    assert codes.dtype == torch.float32
+    S = to_host(codes).astype(np.float64)
+    exact = duality_gap(S, S @ G, rhs, sq_norms, alpha[..., 0], False)
+    assert (exact <= 1e-4 * sq_norms / 2).all()
+    assert (exact <= to_host(info.gap) + 1e-6).all()
+
+
+@pytest.mark.torch
+def test_batched_lasso_stops_at_max_iter(rng):
+    import torch
+
+    tensors = [torch.as_tensor(x) for x in batch_of_lassos(rng)]
+    _, info = lasso(*tensors, 1e-12, max_iter=7, solver="admm")
+    assert int(info.n_iter.max()) == int(info.n_iter.min()) == 7
+    assert float(info.gap.max()) > 1e-12

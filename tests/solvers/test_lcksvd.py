@@ -5,7 +5,7 @@ from sklearn.linear_model import orthogonal_mp
 
 from helpers import reference
 from helpers.problems import unit
-from ledl.solvers import lcksvd
+from ledl.solvers import ksvd, lcksvd
 from ledl.solvers.ledl import expand_code_transform
 from ledl.solvers.start import atom_counts
 
@@ -81,3 +81,40 @@ def test_class_start_is_made_of_each_classs_own_samples(rng):
         own = X[labels == j]
         back = start[atom_classes == j] @ np.linalg.pinv(own) @ own
         assert_allclose(back, start[atom_classes == j], atol=1e-10)
+
+
+def test_all_codes_are_computed_on_the_device(rng, device, monkeypatch):
+    import torch
+
+    places, find_codes = [], ksvd.omp
+
+    def watched(G, rhs, *rest):
+        places.append(rhs.device.type if isinstance(rhs, torch.Tensor) else None)
+        return find_codes(G, rhs, *rest)
+
+    monkeypatch.setattr(ksvd, "omp", watched)
+    X, labels = unit(rng.standard_normal((20, 8))), np.arange(20) % 2
+    start = lcksvd.class_start(X, labels, [3, 3], 2, max_iter=4, rng=rng, device=device)
+    lcksvd.solve(X, labels, start, np.ones(2), 2, max_iter=5, tol=0, device=device)
+    assert places == [device] * (2 * 4 + 1 + 5)
+
+
+def test_lcksvd_with_codes_from_a_device_is_that_of_numpy(rng, device):
+    labels = np.arange(60) % 3
+    X = unit(rng.standard_normal((3, 15))[labels] + rng.standard_normal((60, 15)))
+    for array in (X, labels):
+        array.setflags(write=False)
+    starts = [
+        lcksvd.class_start(X, labels, [6, 6, 6], 3, max_iter=4, rng=np.random.default_rng(1), device=name)
+        for name in (None, device)
+    ]
+    assert_allclose(*starts, atol=1e-10)
+    starts[0].setflags(write=False)
+    scale = np.array([1.0, 2.0, 3.0])
+    here, there = (
+        lcksvd.solve(X, labels, starts[0], scale, 3, max_iter=8, tol=0, device=name) for name in (None, device)
+    )
+    for a, b in zip(there.state, here.state, strict=True):
+        assert isinstance(a, np.ndarray)
+        assert_allclose(a, b, atol=1e-9)
+    assert_allclose(there.history["error"], here.history["error"], rtol=1e-10)

@@ -6,8 +6,9 @@ import pytest
 
 from helpers.plain_codes import omp_plain
 from helpers.problems import unit
+from ledl.arrays import place, to_host
 from ledl.solvers import compiled
-from ledl.solvers.omp import DEPENDENT, batched_omp, omp
+from ledl.solvers.omp import batched_omp, omp
 
 
 def solve(D, X, n_nonzero):
@@ -167,7 +168,44 @@ def test_without_the_compiled_loop_a_batch_takes_its_place(dtype, rng, monkeypat
         np.testing.assert_array_equal(x, y)
 
 
-def test_both_end_at_the_same_residual():
-    from ledl.solvers.compiled import numba as codes
+def pursuits(rng):
+    """Samples of all kinds over atoms with zeros and, at the end, copies among them."""
+    D, X = unit(rng.standard_normal((50, 30))), rng.standard_normal((40, 30))
+    D[[0, 7]] = 0
+    X[[0, 5]] = 0
+    for i in range(6, 26):  # these end early
+        X[i] = (1 + rng.random(i % 5)) @ D[rng.choice(np.arange(8, 50), i % 5, replace=False)]
+    return np.concatenate([D, -D[20:30]]), X
 
-    assert DEPENDENT == codes.DEPENDENT
+
+@pytest.mark.parametrize("n_nonzero", [0, 4, 30])
+def test_batched_codes_of_tensors_are_those_of_the_loop(rng, device, n_nonzero):
+    D, X = pursuits(rng)
+    arrays = D @ D.T, X @ D.T, (X * X).sum(axis=1)
+    S, taken = omp(*arrays, n_nonzero)
+    assert len(set(taken)) >= min(n_nonzero, 5)
+    found, n_iter = (to_host(x) for x in batched_omp(*(place(x, device) for x in arrays), n_nonzero))
+    np.testing.assert_array_equal(n_iter, taken)
+    np.testing.assert_array_equal(np.count_nonzero(found, axis=1), taken)
+    np.testing.assert_allclose(found @ D, S @ D, atol=1e-9)  # copies stand for each other
+
+
+@pytest.mark.parametrize(("dtype", "with_loop"), [(np.float64, True), (np.float32, False)])
+def test_codes_of_tensors_are_tensors(rng, device, dtype, with_loop, monkeypatch):
+    import torch
+
+    if not with_loop:  # there is none on a GPU
+        monkeypatch.setattr(compiled, "find", lambda name, a: None)
+    D, X = unit(rng.standard_normal((40, 30))), rng.standard_normal((20, 30))
+    tensors = [place(x.astype(dtype), device) for x in (D @ D.T, X @ D.T, (X * X).sum(axis=1))]
+    before = tensors[1].clone()
+    codes, taken = omp(*tensors, 5)
+    assert codes.device == taken.device == tensors[0].device
+    assert codes.dtype == torch.float64
+    assert torch.equal(tensors[1], before)
+    plain = [omp_plain(D, x, 5) for x in X]
+    np.testing.assert_allclose(to_host(codes), plain, atol=1e-10 if dtype == np.float64 else 1e-4)
+    np.testing.assert_array_equal(to_host(taken), 5)
+    codes, taken = omp(tensors[0], tensors[1][:0], tensors[2][:0], 5)
+    assert codes.shape == (0, 40)
+    assert taken.shape == (0,)

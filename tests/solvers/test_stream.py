@@ -161,7 +161,7 @@ def test_atoms_start_one_at_each_sample_of_their_class(problem):
     nearest = (first.B[started] @ X.T).argmax(axis=1)
     assert len(set(nearest)) == len(nearest)
     assert_array_equal(labels[nearest], problem.atom_classes[started])
-    # Those that have started stay; others start next.
+    # Atoms that have started stay; others start next.
     second = start_atoms(stream._replace(n_batches=1), first, blocks, candidates, problem.atom_classes)
     assert_array_equal(second.M[started], first.M[started])
     more = np.minimum(np.bincount(problem.atom_classes), [4, 0, 2])

@@ -417,7 +417,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
 
                 def after(iteration: int, record: Record, solver: ADMM) -> bool:
                     if checkpoint:
-                        checkpoint.after(blocks, solver.M, record, dual_step.at(iteration + 1))
+                        checkpoint.after(blocks, solver.M, record)
                     return watch is not None and watch(lambda: self._learnt(training, solver.atoms()))
 
                 run = solve(

@@ -1,8 +1,8 @@
 """Samples and where they live: in memory, in files, on a device, on the workers of a Dask cluster.
 
-Given the atoms, samples are independent. A solver sees blocks of them only through `map_sum`: apply a step to
-every block, keep the block that it returns (with its codes and multipliers) where it is, and return the sum of
-what else it returns. That is all that running in memory, out of core or on a cluster have to agree on.
+Given the atoms, samples are independent. A solver uses blocks of them only through `map_sum`: apply a step to
+every block, keep the block that the step returns (with its codes and multipliers) where it is, and return the
+sum of the other results. Running in memory, out of core or on a cluster has only this in common.
 """
 
 from ledl.samples._blocks import (

@@ -1,6 +1,6 @@
-"""Blocks of samples as solvers see them: in memory, read anew in every pass, or in turn on a device of PyTorch.
+"""Blocks of samples as solvers see them: in memory, read again in every pass, or in turn on a PyTorch device.
 
-Those on a cluster are in `ledl.samples._cluster`.
+`ledl.samples._cluster` has the blocks on a cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from ledl.arrays import Array, as_array, namespace, to_host
 from ledl.parallel import in_threads
 
-# Blocks on a device at once: one comes, one is worked on, one goes.
+# Blocks on a device at once: one arrives, one is processed, one leaves.
 IN_FLIGHT = 3
 
 
@@ -44,27 +44,33 @@ class Block(NamedTuple):
 
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
 Step = Callable[[Block], tuple[Block, Sums]]
-# Takes the place of a block's first sample, and its Z and L; gives Z and L of samples from a place to another.
+# `KeepCodes` gets the index of a block's first sample, and its Z and L. `ReadCodes` returns Z and L of samples,
+# given the index of the first one and the index after the last one.
 KeepCodes = Callable[[int, Array, Array], None]
 ReadCodes = Callable[[int, int], tuple[Array, Array]]
 
 
 class BlockError(RuntimeError):
-    """A block of samples could not be read or worked on; the message names it."""
+    """A block of samples could not be read or processed; the message names it."""
 
 
 def add(a: Sums, b: Sums) -> Sums:
-    """Return the sum, field by field, of two tuples of arrays; those of the first are used up."""
+    """Return the sum, field by field, of two tuples of arrays; the arrays of the first are overwritten."""
     return type(a)(map(iadd, a, b))
 
 
 def spans_of(n: int, block_size: int) -> list[tuple[int, int]]:
-    """Return where blocks of that many samples, the last of fewer, begin and end."""
+    """Return the begin and end of blocks of `block_size` samples; the last block may have fewer."""
     return [(i, min(i + block_size, n)) for i in range(0, n, block_size)]
 
 
+def changed_codes(old: Block, new: Block) -> dict[str, Array]:
+    """Return those of Z and L that a step has replaced, by name."""
+    return {name: getattr(new, name) for name in ("Z", "L") if getattr(new, name) is not getattr(old, name)}
+
+
 class Blocks:
-    """What solvers know of blocks; ``problems`` are the leading axes of the data."""
+    """The interface of blocks for solvers; ``problems`` are the leading axes of the data."""
 
     problems: tuple[int, ...] = ()
     _n_blocks: int
@@ -73,7 +79,8 @@ class Blocks:
     def map_sum(self, step: Step[Sums]) -> Sums:
         """Apply `step` to every block, keep the blocks that it returns, and return the sum of the rest.
 
-        Threads take a block each; sums are added in the order of the blocks, whatever the number of threads.
+        Each thread takes one block at a time. Sums are added in the order of the blocks, whatever the number of
+        threads.
         """
         work, numbers = partial(self._step, step), range(self._n_blocks)
         threads = min(self._threads, self._n_blocks)
@@ -88,7 +95,7 @@ class Blocks:
         raise NotImplementedError
 
     def save_codes(self, keep: KeepCodes) -> None:
-        """Hand Z and L of every block to `keep`, on the host."""
+        """Pass Z and L of every block to `keep`, as NumPy arrays."""
 
         def step(block: Block) -> tuple[Block, tuple[int]]:
             keep(block.first, to_host(block.Z), to_host(block.L))
@@ -97,7 +104,7 @@ class Blocks:
         self.map_sum(step)
 
     def restore_codes(self, read: ReadCodes) -> None:
-        """Set Z and L of every block to what `read` gives."""
+        """Set Z and L of every block to those that `read` returns."""
 
         def step(block: Block) -> tuple[Block, tuple[int]]:
             codes = read(block.first, block.first + block.X.shape[-2])
@@ -107,14 +114,14 @@ class Blocks:
         self.map_sum(step)
 
     def saved_codes(self, read: ReadCodes) -> None:
-        """Take note that `read` gives the codes of the moment, should they be lost."""
+        """Note that `read` returns the current codes, in case they get lost."""
 
     def close(self) -> None:
-        """Let go of what blocks hold elsewhere."""
+        """Release what blocks hold on other machines."""
 
 
 class InMemoryBlocks(Blocks):
-    """Blocks of an array in memory; one block unless `block_size` says otherwise."""
+    """Blocks of an array in memory; a single one if `block_size` is None."""
 
     def __init__(self, X: Array, labels: Array, block_size: int | None = None, threads: int = 1) -> None:
         n = X.shape[-2]
@@ -133,27 +140,28 @@ class InMemoryBlocks(Blocks):
 
 
 class MappedBlocks(Blocks):
-    """Blocks that are read anew in every pass, with codes in scratch files: for more samples than memory holds.
+    """Blocks that are read again in every pass, with codes in scratch files: for samples that exceed memory.
 
     One problem only: no leading axes.
 
     Parameters
     ----------
     samples : (n, r)
-        Those of a slice are asked for at a time: a file, as a rule.
+        Samples, usually in a file. They are read slice by slice.
     labels : (n,)
+        Class of each sample.
     spans : list of (first, stop)
-        Where blocks begin and end. What is in memory at a time is a block for each thread, and what steps make
-        of it.
+        Begin and end of each block. At any time, memory holds one block for each thread, and the arrays that a
+        step computes from it.
     threads : int
-        How many blocks are worked on at once.
+        Number of blocks that are processed at once.
     """
 
     def __init__(self, samples: Any, labels: Array, spans: Sequence[tuple[int, int]], threads: int = 1) -> None:
         self._samples, self._labels = samples, labels
         self._spans, self._n_blocks, self._threads = spans, len(spans), threads
-        self._codes: dict[str, Array] = {}  # Z and L of all samples, in files that nobody else sees
-        self._written: list[set[str]] = [set() for _ in spans]  # which of them there are of each block
+        self._codes: dict[str, Array] = {}  # Z and L of all samples, in private files
+        self._written: list[set[str]] = [set() for _ in spans]  # those of Z and L that each block has
         self._lock = Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -163,13 +171,12 @@ class MappedBlocks(Blocks):
         codes = {name: self._codes[name][first:stop] for name in self._written[number]}
         old = Block(self._samples[first:stop], self._labels[first:stop], first, **codes)
         new, sums = step(old)
-        for name in ("Z", "L"):
-            if getattr(new, name) is not getattr(old, name):
-                self._write(number, name, getattr(new, name))
+        for name, values in changed_codes(old, new).items():
+            self._write(number, name, values)
         return sums
 
     def _write(self, number: int, name: str, values: Array) -> None:
-        """Write Z or L of a block to its file, which is made for the first."""
+        """Write Z or L of a block to its file, which the first call creates."""
         shape = (len(self._labels), *values.shape[1:])
         with self._lock:
             if name not in self._codes:
@@ -185,10 +192,10 @@ class MappedBlocks(Blocks):
         self._written[number].add(name)
 
     def codes(self) -> Array:
-        """Return Z of all samples, in their order: in the scratch file, which goes with the blocks."""
+        """Return Z of all samples, in their order: in the scratch file, which is deleted with the blocks."""
         return self._codes["Z"]
 
-    def save_codes(self, keep: KeepCodes) -> None:  # as in the base, but samples are not read for it
+    def save_codes(self, keep: KeepCodes) -> None:  # as in the base class, but without reading samples
         for first, stop in self._spans:
             keep(first, self._codes["Z"][first:stop], self._codes["L"][first:stop])
 
@@ -199,13 +206,13 @@ class MappedBlocks(Blocks):
 
 
 class Copier:
-    """Copies between host and device beside the device's work; on the CPU, plain copies.
+    """Copies between host and device while the device works; on the CPU, plain copies.
 
-    Work runs on the caller's stream, copies on two others, and events order them: `receive` makes the work
-    wait for copies to the device, `fetch` makes copies to the host wait for the work. PyTorch gives the memory
-    of a tensor back to the stream that it was made on, so `record_stream` names the other one that uses it. A
-    thread of its own reads samples, from a disk perhaps, into page-locked memory, since only from there are
-    copies made beside other work.
+    Work runs on the caller's stream, copies run on two others, and events order them: `receive` makes the work
+    wait for copies to the device, `fetch` makes copies to the host wait for the work. PyTorch returns the
+    memory of a tensor to the stream that it was made on, so `record_stream` names the other stream that uses
+    it. A separate thread reads samples, perhaps from a disk, into page-locked memory: only from there can the
+    device copy while it works.
     """
 
     def __init__(self, device: Any) -> None:
@@ -221,7 +228,7 @@ class Copier:
     def host_tensor(self, array: Array) -> Array:
         """Return a tensor in the memory of a NumPy array or memory-map, for reading."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # PyTorch warns of read-only ones
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch warns about read-only arrays
             return self._torch.as_tensor(array)
 
     def send(self, arrays: Sequence[Array], after: Sequence[Any] = ()) -> Future[Any]:
@@ -236,13 +243,13 @@ class Copier:
         with self._torch.cuda.stream(self._up):
             for array in arrays:
                 array = array.contiguous()
-                # Itself if it is page-locked; else in memory that PyTorch uses again once the copy has ended.
+                # Page-locked arrays are used as they are; others go through memory that PyTorch reuses.
                 array = array.pin_memory() if self._on_gpu else array
                 tensors.append(array.to(self._device, non_blocking=True, copy=True))
         return tensors, self._up.record_event() if self._on_gpu else None
 
     def receive(self, sent: Future[Any]) -> list[Array]:
-        """Return the tensors of a `send`, for work that the caller starts from now on."""
+        """Return the tensors of a `send`, for work that the caller starts after this call."""
         tensors, arrived = sent.result()
         if self._on_gpu:
             work = self._torch.cuda.current_stream(self._device)
@@ -252,7 +259,7 @@ class Copier:
         return tensors  # type: ignore[no-any-return]
 
     def fetch(self, tensors: Sequence[Array], out: Sequence[Array]) -> Any:
-        """Start copying tensors into host tensors; return the event that this, and all work before, ended."""
+        """Start copying tensors to host tensors; return an event after the copies and all earlier work."""
         if self._on_gpu:
             self._down.wait_stream(self._torch.cuda.current_stream(self._device))
         with self._torch.cuda.stream(self._down):
@@ -264,9 +271,9 @@ class Copier:
 
 
 def upload_ahead(chunks: Iterable[Array], device: Any) -> Iterator[Array]:
-    """Yield tensors on a device of host arrays, in turn; the next is copied while the caller works on one."""
+    """Yield host arrays, in turn, as tensors on a device; the next one is copied while the caller uses one."""
     copier, sent = Copier(device), deque[Future[Any]]()
-    ended: deque[Any] = deque([None] * IN_FLIGHT)  # bounds how far a caller who never waits runs ahead
+    ended: deque[Any] = deque([None] * IN_FLIGHT)  # limits how far a caller that never waits runs ahead
     for chunk in chunks:
         sent.append(copier.send([copier.host_tensor(chunk)], [ended.popleft()]))
         if len(sent) > 1:
@@ -277,50 +284,49 @@ def upload_ahead(chunks: Iterable[Array], device: Any) -> Iterator[Array]:
 
 
 class StreamedBlocks(Blocks):
-    """Blocks in host memory that take turns on a device, for more samples, with their codes, than it holds.
+    """Blocks in host memory that take turns on a device, which cannot hold all samples with their codes.
 
-    While one is worked on, the next comes and the codes of the one before go back: see `Copier`. One problem
-    only: no leading axes.
+    While the device processes one block, the next one arrives and the codes of the previous one leave: see
+    `Copier`. One problem only: no leading axes.
 
     Parameters
     ----------
     X : (n, r) array or memory-map of NumPy
-        Read anew in every pass. Where it is in page-locked memory it is copied from there.
+        Samples, read again in every pass. Page-locked memory is used as it is.
     labels : (n,)
+        Class of each sample.
     block_size : int
-        Samples of a block; blocks that take the device longer than their copies hide them.
+        Number of samples of a block. Copies cost no time if the device needs longer for a block than they do.
     device : "cuda", "cuda:1", "cpu", ...
-        Where steps find their blocks, as tensors.
+        Device on which steps get their blocks, as tensors.
     """
 
     def __init__(self, X: Array, labels: Array, block_size: int, device: Any) -> None:
         if X.ndim != 2 or labels.ndim != 1:
             raise ValueError(
-                f"X has {X.ndim} axes and labels {labels.ndim}, but streamed blocks are of one problem: give "
+                f"X has {X.ndim} axes and labels {labels.ndim}, but streamed blocks hold one problem: give "
                 "(n, r) and (n,), or use InMemoryBlocks."
             )
         self._copier = Copier(device)
         self._host = {"X": self._copier.host_tensor(X), "labels": self._copier.host_tensor(labels)}
         self._spans = spans_of(len(X), block_size)
         self._n_blocks = len(self._spans)
-        self._fields = [{*self._host} for _ in self._spans]  # what the host has of each block
-        self._done: list[Any] = [None] * self._n_blocks  # events: what the device did with a block has ended
+        self._fields = [{*self._host} for _ in self._spans]  # fields of each block that the host has
+        self._done: list[Any] = [None] * self._n_blocks  # events: the device has finished with a block
         self._sent: tuple[int, list[str], Any] = -1, [], None
 
     def _step(self, step: Step[Sums], number: int) -> Sums:
-        """Apply `step` to one block, whose tensors are let go with this function, before the next."""
+        """Apply `step` to one block; its tensors are released when this function ends, before the next one."""
         first, stop = self._spans[number]
-        if self._sent[0] != number:  # the first pass, a single block, or after a pass that was interrupted
+        if self._sent[0] != number:  # in the first pass, with a single block, or after an interrupted pass
             self._send(number)
         (_, names, sent), self._sent = self._sent, (-1, [], None)
         old = Block(first=first, **dict(zip(names, self._copier.receive(sent), strict=True)))
         if self._n_blocks > 1:
-            # Already now, even if a step waits for the device; after the last block, for the next pass.
+            # Before the step, which may wait for the device. After the last block comes the first one again.
             self._send((number + 1) % self._n_blocks)
         new, sums = step(old)
-        changed = {
-            name: getattr(new, name) for name in ("Z", "L") if getattr(new, name) is not getattr(old, name)
-        }
+        changed = changed_codes(old, new)
         for name, codes in changed.items():
             shape, room = (self._spans[-1][1], *codes.shape[1:]), self._host.get(name)
             if room is None or tuple(room.shape) != shape or room.dtype != codes.dtype:
@@ -334,14 +340,14 @@ class StreamedBlocks(Blocks):
         return sums
 
     def _send(self, number: int) -> None:
-        """Start copying a block to the device: its codes must have come back, and older blocks be gone."""
+        """Start copying a block to the device, after its codes have come back and older blocks have left."""
         after = self._done[number], self._done[(number - IN_FLIGHT) % self._n_blocks]
         names = list(self._fields[number])
         arrays = [self._host[name][slice(*self._spans[number])] for name in names]
         self._sent = number, names, self._copier.send(arrays, after)
 
     def codes(self) -> Array:
-        """Return Z of all samples, in their order: a NumPy array, in the memory that later passes write to."""
+        """Return Z of all samples, in their order: a NumPy array, in memory that later passes overwrite."""
         for event in self._done:
             if event is not None:
                 event.synchronize()

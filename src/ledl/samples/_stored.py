@@ -1,7 +1,8 @@
 """Samples that are never in memory all at once: in files, or in chunks of a Dask array, perhaps on a cluster.
 
-First Dask arrays: checks, and work on chunks of rows when its result is asked for. Then what training visits
-block by block. Dask is imported where it is used: who has a Dask array has it.
+The first part is for predictions of Dask arrays: checks, and lazy work on chunks of rows. The second part is
+for training, which visits samples block by block. Dask is imported where it is used: whoever has a Dask array
+has Dask.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from ledl.samples._blocks import Block, BlockError, Blocks, MappedBlocks, spans_
 from ledl.samples._cluster import Chunk, ClusterBlocks, chunks_of
 from ledl.subspace import scaled_by, squared_norms
 
-# Bytes of a block with all that a step makes of it; and samples of a file that are scanned at a time.
+# Bytes of a block with all that a step computes from it; and samples of a file that are scanned at a time.
 BLOCK_BYTES, SCAN = 2**27, 2**13
-# Arrays of the size of its codes that a step needs beside the samples.
+# Arrays of the size of its codes that a step needs in addition to the samples.
 WORK_ARRAYS = 8
 
 
 def check_rows(X: Array) -> None:
-    """Raise if no chunk of a Dask array could be samples, by what is known without computing it."""
+    """Raise if a Dask array cannot hold samples, as far as this is known without computing it."""
     shape = tuple(X.shape)
     if X.ndim != 2:
         raise ValueError(
-            f"X has shape {shape}, but a row of features for each sample is needed. Make one sample a row with "
-            "x.reshape(1, -1), and images rows with X.reshape(len(X), -1)."
+            f"X has shape {shape}, but each sample must be a row of features. Turn one sample into a row with "
+            "x.reshape(1, -1), and images into rows with X.reshape(len(X), -1)."
         )
     if np.isnan(shape[1]):
         raise ValueError(
@@ -59,16 +60,16 @@ def check_lengths(X: Array, y: Array) -> None:
 
 
 def floats_of(X: Array) -> Any:
-    """Return the type of what is computed from samples: float32 stays, all else becomes float64."""
+    """Return the type of results computed from samples: float32 stays, all other types become float64."""
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
 def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: int | None = None) -> Array:
-    """Return a Dask array of what `work` makes of each chunk of rows; a vector unless it has columns.
+    """Return a Dask array of the results of `work` on each chunk of rows; a vector unless it has columns.
 
-    `work` takes rows in memory, and gives as many. It is a value of the graph by itself, which tasks refer to:
-    what it holds, such as atoms, is sent to a worker once and not with every chunk. It is named by its content,
-    so that what has changed is not taken for what it was.
+    `work` takes rows in memory, and returns as many. It is a separate value of the graph, which tasks refer to:
+    its data, such as atoms, are sent to a worker once and not with every chunk. Its name is a digest of its
+    content, so that a model that has changed does not get the results of before.
     """
     import dask.array as da
     from dask.base import tokenize
@@ -76,7 +77,7 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
 
     sizes = np.array(X.chunks[0], dtype=np.float64)
     first = np.cumsum(sizes) - sizes
-    # For each chunk of rows its number, and its first row; -1 where that is not known.
+    # The number of each chunk of rows, and its first row: -1 if that is not known.
     places = np.stack([np.arange(len(sizes)), np.where(np.isnan(first), -1, first)], axis=1).astype(np.int64)
     function: Any = work.func if isinstance(work, partial) else work
     name = function.__name__.strip("_")
@@ -92,14 +93,14 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
         work=delayed(work, name=f"ledl-{name}-{tokenize(work)}", traverse=False),
         empty=np.empty((0, *columns), dtype=dtype),
         token=f"ledl-{name}",
-        concatenate=True,  # of columns in several chunks
+        concatenate=True,  # joins columns that are in several chunks
         align_arrays=False,
         meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
     )
 
 
 def in_memory(*arrays: Any) -> tuple[Any, ...]:
-    """Return arrays, those of Dask computed, all in one go; others as they are."""
+    """Return arrays in memory: Dask arrays computed, all in one go; other arrays as they are."""
     if not any(is_dask(array) for array in arrays):
         return arrays
     import dask
@@ -108,8 +109,8 @@ def in_memory(*arrays: Any) -> tuple[Any, ...]:
 
 
 def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array], empty: Array) -> Array:
-    """Return what `work` makes of a chunk; an error of its names the chunk, and the row if that is why."""
-    if not len(chunk):  # as filters leave them
+    """Return the result of `work` on a chunk; an error names the chunk, and the row if that is the reason."""
+    if not len(chunk):  # filters leave empty chunks
         return empty
     try:
         return work(chunk)
@@ -127,20 +128,20 @@ def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array]
 
 
 def with_known_rows(X: Any) -> Any:
-    """Return a Dask array of floats whose chunks are whole rows, and which knows how many."""
+    """Return a Dask array of floats whose chunks are complete rows, and whose number of rows is known."""
     import dask.array as da
 
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     if np.isnan(X.shape[0]):
-        X = da.Array(X.dask, X.name, X.chunks, meta=X._meta)  # the caller's stays as it is
+        X = da.Array(X.dask, X.name, X.chunks, meta=X._meta)  # the caller's array stays as it is
         X.compute_chunk_sizes()
     return X
 
 
 @contextmanager
 def seceded() -> Iterator[None]:
-    """Leave, in a task of Dask, its thread to the tasks that it will wait for."""
+    """Release the thread of a Dask task to the tasks that it will wait for."""
     if not is_dask_task():
         yield
         return
@@ -154,11 +155,12 @@ def seceded() -> Iterator[None]:
 
 
 class StoredRows:
-    """Samples where they are, which training visits block by block: in a file, or chunks of a Dask array.
+    """Samples that stay where they are, and that training visits block by block.
 
-    Of a slice, they are read when they are asked for, and scaled on the way if `unit_norm`. A part lasts until
-    the same thread asks for the next: its memory is used again, which the system would otherwise clear anew for
-    every block. With a `cluster`, a client and its chunks, blocks are on its workers instead.
+    They are in a file, or are the chunks of a Dask array. A slice is read when it is needed, and scaled if
+    `unit_norm`. It is valid until the same thread reads the next one, in the same memory: the system would
+    otherwise clear new memory for every block. With a `cluster`, a client and its chunks, blocks are on the
+    workers instead.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class StoredRows:
         self._buffers = threading.local()
 
     def blocks(self, labels: Array, n_atoms: int, batch_size: int | None, threads: int) -> Blocks:
-        """Return blocks of them, with their labels: of so many samples, or as many as keep a block small."""
+        """Return blocks of them with their labels, of `batch_size` samples or as many as keep a block small."""
         width = self.shape[1] + WORK_ARRAYS * n_atoms
         size = batch_size or max(BLOCK_BYTES // (self.dtype.itemsize * width), 1)
         if self._cluster is not None:
@@ -186,7 +188,7 @@ class StoredRows:
 
     def __getitem__(self, rows: slice) -> Array:
         mine = self._buffers
-        if is_dask(self.data):  # a chunk is made once for all blocks that are cut from it in turn
+        if is_dask(self.data):  # a chunk is computed once for all blocks that are cut from it in turn
             span = next(span for span in self._spans if span[0] <= rows.start < span[1])
             if getattr(mine, "span", None) != span:
                 mine.span, mine.chunk = None, None  # make room first
@@ -203,75 +205,74 @@ class StoredRows:
 
 
 def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> StoredRows:
-    """Return samples in a file, or chunks of a Dask array, after one look at them.
+    """Return samples in a file, or in chunks of a Dask array, after reading them once.
 
-    Raises where numbers are such that their squares are of no use.
+    Raise if a sample is not finite or, without `unit_norm`, if its square overflows or underflows.
     """
     norms = np.empty(X.shape[0])
     for first, stop in spans or spans_of(len(X), SCAN):
-        norms[first:stop] = checked_norms(read_rows(X, slice(first, stop)), first, unit_norm)
+        part = read_rows(X, slice(first, stop))
+        norms[first:stop] = row_norms(part, unit_norm)
+        for bad in np.flatnonzero(np.isnan(norms[first:stop]))[:1]:
+            squared_norms(part[bad : bad + 1], "X", first + bad)
     return StoredRows(X, norms, unit_norm, spans or [(0, len(X))])
 
 
 def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
-    """Return chunks of a Dask array, for the cluster that this process is a client of, or for threads here."""
+    """Return chunks of a Dask array, on the cluster that this process is a client of, or for threads here."""
     bounds = np.cumsum([0, *X.chunks[0]])
     spans = [(int(i), int(j)) for i, j in pairwise(bounds) if j > i]
     distributed, client = sys.modules.get("distributed"), None
     if distributed is not None:
-        with suppress(ValueError):  # this process has none
+        with suppress(ValueError):  # this process has no client
             client = distributed.get_client() if is_dask_task() else distributed.default_client()
     if client is None:
         return open_file(X, unit_norm, spans)
     if client.asynchronous:
         raise ValueError(
-            "The Dask client is asynchronous, but fit waits for results. Use Client(...) without it."
+            "The Dask client is asynchronous, but fit waits for results. Use Client(...) without asynchronous."
         )
     cluster = client, chunks_of(X, client)
-    as_they_are = StoredRows(X, np.zeros(len(labels)), False, spans, cluster)
-    (found,) = as_they_are.blocks(labels, 1, None, 1).map_sum(partial(block_norms, unit_norm))
+    unscaled = StoredRows(X, np.zeros(len(labels)), False, spans, cluster)
+    (found,) = unscaled.blocks(labels, 1, None, 1).map_sum(partial(block_norms, unit_norm))
     norms = np.frombuffer(found)
-    bad = np.flatnonzero(np.isnan(norms))
-    if bad.size:  # those checks say what is wrong with it
-        checked_norms(np.asarray(X[bad[0] : bad[0] + 1]), int(bad[0]), unit_norm)
+    for bad in np.flatnonzero(np.isnan(norms))[:1]:
+        squared_norms(np.asarray(X[bad : bad + 1]), "X", bad)
     return StoredRows(X, norms, unit_norm, spans, cluster)
 
 
 def read_rows(data: Array, rows: slice) -> Array:
-    """Return those samples, in memory."""
+    """Return samples in memory."""
     try:
         part = np.asarray(data[rows])
     except Exception as error:
         raise BlockError(
             f"Samples {rows.start} to {rows.stop - 1} could not be read: {type(error).__name__}: {error}"
         ) from error
-    if part.shape != (rows.stop - rows.start, data.shape[1]):
+    expected = rows.stop - rows.start, data.shape[1]
+    if part.shape != expected:
         raise BlockError(
-            f"Samples {rows.start} to {rows.stop - 1} have the shape {part.shape}, but X says "
-            f"{(rows.stop - rows.start, data.shape[1])}."
+            f"Samples {rows.start} to {rows.stop - 1} have shape {part.shape}, but X says {expected}."
         )
     return part
 
 
-def checked_norms(part: Array, first: int, unit_norm: bool) -> Array:
-    """Return the norms of samples, the first having that number for messages; raise if one is of no use."""
-    finite = np.isfinite(part).all(axis=1)
-    if not finite.all():
-        raise ValueError(f"X contains NaN or infinity in row {first + finite.argmin()}. Remove or replace it.")
-    if not unit_norm:
-        squared_norms(part, "X", first)
+def row_norms(part: Array, unit_norm: bool) -> Array:
+    """Return the norms of samples; NaN for those that `squared_norms` refuses.
+
+    With `unit_norm`, finite samples of any size have a norm: their squares are not needed.
+    """
     largest = np.maximum(part.max(axis=1), -part.min(axis=1)).astype(np.float64)
     safe = np.where(largest > 0, largest, 1.0)
-    return np.asarray(largest * np.sqrt(row_squares(part / safe.astype(part.dtype)[:, None])))
+    with np.errstate(invalid="ignore"):  # infinity / infinity is NaN
+        norms = np.asarray(largest * np.sqrt(row_squares(part / safe.astype(part.dtype)[:, None])))
+    if not unit_norm:
+        squares = row_squares(part)
+        refused = ~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)
+        norms[refused & (largest != 0)] = np.nan
+    return norms
 
 
 def block_norms(unit_norm: bool, block: Block) -> tuple[Block, tuple[bytes]]:
-    """Return the norms of a block's samples, as bytes, which add up to those of all; NaN for one of no use."""
-    try:
-        return block, (checked_norms(block.X, 0, unit_norm).tobytes(),)
-    except ValueError:
-        norms = np.full(len(block.X), np.nan)
-        for i in range(len(norms)):
-            with suppress(ValueError):
-                norms[i : i + 1] = checked_norms(block.X[i : i + 1], 0, unit_norm)
-        return block, (norms.tobytes(),)
+    """Return the norms of a block's samples as bytes: their sum is the concatenation over all blocks."""
+    return block, (row_norms(block.X, unit_norm).tobytes(),)

@@ -23,7 +23,7 @@ from ledl.solvers import compiled
 # sequential part (K * BLOCK * q flops) not to dominate.
 BLOCK = 48
 
-# A numerator below this share of its target's norm is an atom that nobody uses: it stays.
+# An atom is unused, and stays as it is, if the norm of its numerator is below this share of its target's norm.
 UNUSED = 1e-12
 
 
@@ -35,17 +35,13 @@ class Sums:
     S: Array
 
     def of_block(self, rows: slice, D: Array) -> tuple[Array, Array]:
-        """Return S of a block of atoms, corrected for the change D of those before, and its own part of G."""
+        """Return S of a block of atoms, corrected for the change D of earlier atoms, and its part of G."""
         earlier = self.G[..., rows, : rows.start] @ D[..., : rows.start, :]
         return self.S[..., rows, :] - earlier, self.G[..., rows, rows]
 
     def sums(self) -> Sums:
         """Return G and S themselves."""
         return self
-
-    def __add__(self, other: Equations) -> Sums:
-        summed = other.sums()
-        return Sums(self.G + summed.G, self.S + summed.S)
 
     def __iadd__(self, other: Equations) -> Sums:
         summed, G, S = other.sums(), self.G, self.S
@@ -58,7 +54,7 @@ class Sums:
 class Factors:
     """C (..., n, K) and E (..., n, q): smaller than their products while samples are fewer than atoms.
 
-    A sweep keeps E = T - C M up to date with the atoms, of which so many are `done`; a NumPy E is overwritten.
+    A sweep keeps E = T - C M up to date with the first `done` atoms; a NumPy E is overwritten.
     """
 
     C: Array
@@ -81,10 +77,12 @@ class Factors:
         if isinstance(other, Factors) and n + other.C.shape[-2] < K:
             concat = namespace(self.C).concat
             return Factors(concat((self.C, other.C), axis=-2), concat((self.E, other.E), axis=-2))
-        return self.sums() + other
+        summed = self.sums()
+        summed += other
+        return summed
 
 
-# The atoms' equations, G = C'C and S = C'E, in one form or the other; those of blocks of samples add up.
+# The equations of the atoms, G = C'C and S = C'E, in one form or the other. Those of blocks of samples add up.
 Equations: TypeAlias = Sums | Factors
 
 
@@ -96,11 +94,11 @@ def sweep(
     Parameters
     ----------
     equations : Sums or Factors
-        At the given M. `Factors` are used up.
+        Equations at the given M. `Factors` are overwritten.
     M : (..., K, q)
         Atoms as rows, each part on its sphere.
     bounds : tuple of int
-        Columns where the parts begin, and q: part j is ``bounds[j]:bounds[j + 1]``.
+        First column of each part, and q: part j is ``bounds[j]:bounds[j + 1]``.
     radii : (..., n_parts)
         Norms of the parts of an atom.
     target_norms : (..., n_parts)
@@ -111,7 +109,7 @@ def sweep(
     M : (..., K, q)
         The new atoms.
     decrease : (..., n_parts)
-        By how much |T - C M|^2 fell, part by part; never negative but for rounding. In float64.
+        Decrease of |T - C M|^2, part by part, in float64. It is not negative, except by rounding.
     """
     xp = namespace(M)
     update_block = compiled.find("update_block", M) or update_block_plain

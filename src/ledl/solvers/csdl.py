@@ -4,13 +4,13 @@ With X the samples of one class, blockwise coordinate descent on
 
     |X - S B|^2 + 2 alpha |S|_1        rows of B of norm 1                                         (1)
 
-takes exact lasso codes S, then a Gauss-Seidel sweep over the atoms B. Both lower (1).
+computes exact lasso codes S, then takes a Gauss-Seidel sweep over the atoms B. Both lower (1).
 
 For samples of norm 1 and alpha <= 1 a dictionary that contains the samples minimises (1): by the triangle
 inequality |x - s B| >= 1 - |s|_1, so that each sample costs at least 2 alpha - alpha^2, and it costs just
 that with the code 1 - alpha on itself. A start there would therefore learn nothing; atoms start at random
-combinations of the samples instead (`ledl.solvers.start.random_mixtures`), and what makes them useful is that
-they need not end at single samples.
+combinations of the samples instead (`ledl.solvers.start.random_mixtures`). They are useful because they need
+not end at single samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledl.solvers.iteration import Iterations, Record, iterate
 from ledl.solvers.lasso import lasso
 from ledl.subspace import find_subspace
 
-# Duality gaps of the codes, of half the squared norm of a sample: small beside any change that matters.
+# Duality gap of a code, as a share of half the squared norm of its sample: far below any change that matters.
 GAP = 1e-8
 
 

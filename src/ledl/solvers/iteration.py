@@ -1,4 +1,4 @@
-"""The one loop: history, stopping problem by problem, status with advice, callback."""
+"""The loop of all iterative solvers: history, stopping problem by problem, status with advice, callback."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ledl.arrays import Array, to_host
 State = TypeVar("State")
 Record = dict[str, Array]
 
-# The objective must be this many times in a row as good as unchanged: a single small change is
-# often an accident of the multipliers.
+# The objective must stay nearly unchanged this many times in a row: a single small change is often an accident
+# of the multipliers.
 PATIENCE = 3
 
 
 class Status(Enum):
-    """Why iterations ended, and what to do about it."""
+    """The reason why iterations ended, with advice."""
 
     CONVERGED = "converged"
     MAX_ITER = (
@@ -38,7 +38,7 @@ class Status(Enum):
 
 
 class Iterations(NamedTuple):
-    """What a loop did: its final state, and per problem the iterations, history and status.
+    """The result of a loop: its final state, and for each problem the iterations, history and status.
 
     ``history`` maps a name to an array (max over problems of n_iter, ...), NaN after a problem
     has ended.
@@ -66,15 +66,15 @@ def iterate(
     Parameters
     ----------
     step : callable (state, iteration, active) -> (state, record)
-        One iteration. `active`, of shape `problems`, says which problems go on; those that have
-        ended must not change. `record` holds numbers of those that go on, in their order.
+        One iteration. `active`, of shape `problems`, marks the problems that continue; the others
+        must not change. `record` holds numbers of the problems that continue, in their order.
     watch : str
-        The name in `record` whose relative change decides. A problem has converged when it is
-        at most `tol` three times in a row; ``tol=0`` runs all iterations.
+        Name in `record` of the number that decides. A problem has converged when its relative
+        change is at most `tol` three times in a row; ``tol=0`` runs all iterations.
     callback : callable (iteration, record, state) -> bool
         Called after every iteration; True ends the loop.
-    past : records
-        Of iterations that were done before, `state` being what they led to.
+    past : sequence of records
+        Records of earlier iterations, which led to `state`.
     """
     active = np.ones(problems, dtype=bool)
     calm = n_iter = np.zeros(problems, dtype=int)

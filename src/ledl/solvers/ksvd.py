@@ -11,7 +11,7 @@ residual of the samples that use atom k, as if they did not, and g their coeffic
 
 the approximate update of Rubinstein, Zibulevsky and Elad (2008): each of the two minimises (1). Matching
 pursuit is greedy, so it may find a worse code than the last one; such a sample keeps the last one. So (1)
-never rises but where atoms are replaced: those that no sample uses, and copies of others, give way to samples
+rises only if atoms are replaced: atoms that no sample uses, and copies of other atoms, are replaced by samples
 that are badly represented.
 """
 
@@ -27,14 +27,14 @@ from ledl.solvers import compiled
 from ledl.solvers.iteration import Iterations, Record, iterate
 from ledl.solvers.omp import omp
 
-# Atoms whose cosine is this near to 1 or -1 are copies.
+# Two atoms are copies if their cosine is this close to 1 or -1.
 COPY = 1e-6
-# A sample with less than this share of its squared norm left over needs no atom of its own.
+# A sample needs no atom of its own if its residual has less than this share of its squared norm.
 REPRESENTED = 1e-10
 
 
 class State(NamedTuple):
-    """Atoms, codes, and what they leave over: E = T - S M."""
+    """Atoms M, codes S, and residuals E = T - S M."""
 
     M: Array
     S: Array
@@ -51,13 +51,13 @@ def solve(
     callback: Callable[[int, Record, State], bool] | None = None,
     device: str | None = None,
 ) -> Iterations:
-    """Run K-SVD from given atoms; all in float64.
+    """Run K-SVD from given atoms, in float64.
 
-    The codes, nearly all of the work, are computed on a `device` of PyTorch, such as "cuda", if one is named;
-    the atoms, one after the other, on the host.
+    The codes, nearly all of the work, are computed on a PyTorch `device`, such as "cuda", if one is named. The
+    atoms are updated on the host, one after the other.
 
-    The history of the result holds (1), ``error``, after each iteration, and ``replaced``, how many atoms were
-    replaced before it.
+    The history of the result holds (1), ``error``, after each iteration, and the number of atoms ``replaced``
+    before it.
     """
     T, M = np.ascontiguousarray(T, dtype=np.float64), unit_rows(np.asarray(start, dtype=np.float64))
     sq_norms = np.einsum("ij,ij->i", T, T)
@@ -73,7 +73,12 @@ def solve(
         codes = find_codes(*samples, atoms, G, n_nonzero)
         keep_better = compiled.find("keep_better_codes", codes) or keep_better_codes_plain
         keep_better(codes, T, *state)
-        update_atoms(state)
+        # For each atom the samples that use it: users[starts[k]:starts[k + 1]].
+        users, used = np.nonzero(state.S)
+        by_atom = np.argsort(used, kind="stable")
+        users, starts = users[by_atom], np.searchsorted(used[by_atom], np.arange(len(state.M) + 1))
+        update = compiled.find("update_used_atoms", state.M) or update_used_atoms_plain
+        update(*state, users, starts)
         return state, {"error": np.einsum("ij,ij->", state.E, state.E), "replaced": n_replaced}
 
     state = State(M.copy(), np.zeros((len(T), len(M))), T.copy())
@@ -81,32 +86,20 @@ def solve(
 
 
 def find_codes(T: Array, sq_norms: Array, atoms: Array, G: Array, n_nonzero: int) -> Array:
-    """Return codes, on the host, of targets with their squared norms over atoms that lie where those do.
-
-    G is the atoms' Gram matrix.
-    """
+    """Return codes of targets, as NumPy arrays; the arguments are all on one device, G the Gram matrix."""
     codes, _ = omp(G, T @ atoms.T, sq_norms, n_nonzero)
     return to_host(codes)
 
 
 def keep_better_codes_plain(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
-    """Take, in place, new codes for the samples for which they are no worse than S, with E = T - S M."""
+    """Replace codes S and residuals E = T - S M, in place, for the samples whose new codes are no worse."""
     rest = T - codes @ M
     better = np.einsum("ij,ij->i", rest, rest) <= np.einsum("ij,ij->i", E, E)
     S[better], E[better] = codes[better], rest[better]
 
 
-def update_atoms(state: State) -> None:
-    """Update the atoms and their coefficients, in place, in one pass at fixed supports."""
-    users, atoms = np.nonzero(state.S)
-    by_atom = np.argsort(atoms, kind="stable")
-    users, starts = users[by_atom], np.searchsorted(atoms[by_atom], np.arange(len(state.M) + 1))
-    update = compiled.find("update_used_atoms", state.M) or update_used_atoms_plain
-    update(*state, users, starts)
-
-
 def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: Array) -> None:
-    """Update atom k, which the samples users[starts[k]:starts[k + 1]] use, and its coefficients; in place."""
+    """Update atom after atom, k used by samples users[starts[k]:starts[k + 1]], and coefficients; in place."""
     for k in range(len(M)):
         mine = users[starts[k] : starts[k + 1]]
         g = S[mine, k]
@@ -120,21 +113,22 @@ def update_used_atoms_plain(M: Array, S: Array, E: Array, users: Array, starts: 
 
 
 def replace_atoms(state: State, G: Array, T: Array, sq_norms: Array, *, unused: bool) -> tuple[State, int]:
-    """Replace copies of other atoms, and unused ones if so asked, by the samples represented worst; G = M M'.
+    """Replace copies of other atoms, and `unused` atoms if True, by the samples represented worst; G = M M'.
 
-    Only as long as there are samples that are badly represented and no copies of an atom.
+    Only samples that are badly represented, and that are no copies of an atom, become atoms. Return the state
+    and the number of replaced atoms.
     """
     M, S, E = state
     usage = np.count_nonzero(S, axis=0)
     bad, close = (usage == 0) & unused, (G > 1 - COPY) | (G < COPY - 1)
-    if np.count_nonzero(close) > len(G):  # not each with itself alone
-        # Of two copies the one is bad that is used less, or the later one.
+    if np.count_nonzero(close) > len(G):  # some atom is close to another one
+        # Of two copies, the one that is used less is bad, or the later one.
         order = np.lexsort((np.arange(len(G)), -usage))
         bad[order] |= np.tril(close[np.ix_(order, order)], -1).any(axis=1)
     if not bad.any():
         return state, 0
     errors = np.einsum("ij,ij->i", E, E)
-    # Among equals the first: samples of norm 1 are that until they have codes, and rounding is not to choose.
+    # Of equals the first: before they have codes, samples of norm 1 are equal, and rounding must not decide.
     worst = np.argsort(-(errors / (errors.max() or 1.0)).astype(np.float32), kind="stable")
     worst = worst[errors[worst] > REPRESENTED * sq_norms[worst]]
     targets = distinct(T[worst] / np.sqrt(sq_norms[worst])[:, None], M[~bad], int(bad.sum()))

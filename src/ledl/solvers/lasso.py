@@ -1,10 +1,11 @@
-"""Lasso codes: Gram matrices, many samples, certified by the duality gap.
+"""Lasso codes of many samples from Gram matrices, certified by the duality gap.
 
     s(x) = argmin 1/2 |x - s D|^2 + alpha |s|_1
 
-in terms of G = D D', rhs = X D' and |x|^2 alone, which is what subspaces and kernels can give. Leading axes are
-problems: each has its own G, samples and alpha. Two solvers: exact steps, compiled, sample by sample; and ADMM,
-whose steps are products with all samples of all problems, the shape that BLAS and GPUs want.
+in terms of G = D D', rhs = X D' and |x|^2 only, which subspaces and kernels can compute. Leading axes are
+problems: each has its own G, samples and alpha. There are two solvers. "active_set" takes exact steps, sample
+by sample, in a compiled loop. "admm" takes steps that are products with all samples of all problems, which
+suits BLAS and GPUs.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ SOLVERS = ("active_set", "admm")
 FLOAT32_TOL = 1e-5
 
 RELAXATION = 1.8
-# Steps of ADMM between two looks at the gaps, and the share of the samples at work that must be done for them
-# to leave: on the host, and for tensors, where a look waits for the device and leaving copies all the rest.
+# Steps of ADMM between two checks of the gaps, and the share of the samples at work that must be done before
+# they leave: on the host, and for tensors, where a check waits for the device and leaving copies all others.
 ON_HOST, ON_TENSORS = (10, 0.0), (20, 0.2)
-# The penalty in units of alpha k / |s|_1; the samples that tell it, and the steps after which they do.
+# The penalty in units of alpha k / |s|_1; the number of samples that decide it, and the steps when they do.
 FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
-# Penalties within this ratio need about as many steps.
+# Penalties within this ratio need about the same number of steps.
 CLOSE = 1.3
 
 
 def reachable(tol: float, data: Array) -> float:
-    """Return the tolerance, or the smallest that data of that type can certify."""
+    """Return the tolerance, or the smallest one that data of that type can certify."""
     return max(tol, FLOAT32_TOL) if data.dtype == namespace(data).float32 else tol
 
 
@@ -66,7 +67,7 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
     if not positive:
         correlation = xp.abs(correlation)
     steepest = xp.max(correlation, axis=-1)
-    # Below a correlation of alpha the best factor is at most 1, unless the code fits nothing: that is enough.
+    # Below a correlation of alpha the best factor is at most 1, unless the code fits nothing: 1 is good enough.
     t = alpha / xp.maximum(steepest, alpha + xp.zeros_like(steepest))
     best = xp.maximum(residual_x, xp.zeros_like(residual_x))
     t = xp.where(t * residual_sq > best, best / xp.where(residual_sq > 0, residual_sq, 1.0), t)
@@ -74,18 +75,18 @@ def duality_gap(S: Array, SG: Array, rhs: Array, sq_norms: Array, alpha: Array, 
 
 
 class LassoInfo(NamedTuple):
-    """Per sample the duality gap, the iterations, and whether the gap asked for was reached."""
+    """Duality gap of each sample, number of iterations, whether its gap is within the tolerance, and that."""
 
     gap: Array
     n_iter: Array
     converged: Array
-    tol: float  # the tolerance that was used
+    tol: float
 
 
 class Penalty(NamedTuple):
     """The weight rho (..., 1, 1) of ADMM's quadratic term, and (G + rho I)^-1 (..., K, K), in float64.
 
-    The inverse itself, since a product is faster than two triangular solves.
+    The inverse itself, because a product is faster than two triangular solves.
     """
 
     rho: Array
@@ -119,18 +120,20 @@ def lasso(
     alpha : float or (..., 1, 1)
         Weight of the l1 norm, positive.
     tol : float
-        Relative to 1/2 |x|^2. For float32 data less than 1e-5 is raised to that.
+        Largest gap, relative to 1/2 |x|^2. For float32 data it is at least 1e-5.
     solver : {"active_set", "admm"}
-        The first is compiled, for NumPy arrays (ADMM takes its place where there is no numba); the other works
-        on arrays of any library.
+        The first is compiled, for NumPy arrays; without numba, ADMM replaces it. The second works on arrays of
+        any library.
     max_iter : int
-        Iterations a sample at most: rounds of atoms entering, or steps of all coefficients.
+        Largest number of iterations of a sample: rounds of entering atoms, or steps of all coefficients.
     positive : bool
-        Non-negative codes.
+        Whether codes must not be negative.
     start : (..., n, K), optional
         Codes to start from.
-    dtype, penalty
-        For ADMM: the type to take steps in, if not that of `rhs`, and what `find_penalty` gives, if known.
+    dtype : type, optional
+        Type of the steps of ADMM, if it is not the type of `rhs`.
+    penalty : Penalty, optional
+        Result of `find_penalty`, for ADMM, if it is known.
 
     Returns
     -------
@@ -140,8 +143,8 @@ def lasso(
     is_numpy = isinstance(rhs, np.ndarray)
     xp: Any = np if is_numpy else namespace(rhs)
     *problems, _, K = rhs.shape
-    tol = max(tol, FLOAT32_TOL) if rhs.dtype == xp.float32 else tol
-    # The compiled loops check no bounds: all that they are given is made to fit here, or refused.
+    tol = reachable(tol, rhs)
+    # The compiled loops check no bounds: all their arguments are made to fit here, or refused.
     if tuple(G.shape) != (*problems, K, K):
         G = xp.broadcast_to(G, (*problems, K, K))
     sq_norms = xp.broadcast_to(xp.astype(sq_norms, xp.float64, copy=False), rhs.shape[:-1])
@@ -150,7 +153,7 @@ def lasso(
         start = xp.broadcast_to(xp.astype(start, rhs.dtype, copy=False), rhs.shape)
     squares = xp.astype(xp.linalg.diagonal(G), xp.float64)
     largest, longest = float(xp.max(squares)), float(xp.max(sq_norms))
-    # The rest is then finite too: correlations are bounded by norms.
+    # Then all other numbers are finite: correlations are bounded by norms.
     if not (math.isfinite(largest) and math.isfinite(longest)):
         raise ValueError("G and sq_norms must be finite; check the samples and the dictionary for NaN.")
     loop = None
@@ -158,14 +161,14 @@ def lasso(
         if not is_numpy:
             raise TypeError(
                 f"The lasso solver 'active_set' is compiled, for NumPy arrays only, and rhs is a "
-                f"{type(rhs).__name__}. Take the solver 'admm', or convert it."
+                f"{type(rhs).__name__}. Use the solver 'admm', or convert rhs."
             )
         loop = compiled.numpy_loop("active_set")
     if loop is None:
         codes, gap, n_iter = _admm(G, rhs, sq_norms, alpha, tol, start, max_iter, positive, dtype, penalty)
     else:
-        # A read-only or strided array would be compiled for anew. A gap in float32 is rounded: a part of the
-        # tolerance is kept for that.
+        # A read-only or strided array would be compiled for again. A gap in float32 is rounded: a part of the
+        # tolerance is reserved for that.
         G, b = np.require(G, rhs.dtype, ["C", "W"]), np.require(rhs, None, ["C", "W"])
         norms, codes = np.require(sq_norms, None, ["C", "W"]), np.zeros(rhs.shape, rhs.dtype)
         if start is not None:
@@ -176,8 +179,8 @@ def lasso(
             weight = float(alpha[p][0, 0])
             loop(G[p], b[p], norms[p], weight, part, max_iter, positive, codes[p], gap[p], n_iter[p])
     # Rounding of correlations by delta moves a gap by at most 2 |s|_1 delta + (delta / alpha)^2 |x|^2 / 2; the
-    # second term is what the dual point loses when it is scaled into a box that is smaller by delta. As |s|_1
-    # is at most |x|^2 / (2 alpha), there is not always a need to look.
+    # second term is the loss of the dual point when it is scaled into a box that is smaller by delta. |s|_1 is
+    # at most |x|^2 / (2 alpha), so this bound is often negligible, and not computed.
     eps = float(xp.finfo(rhs.dtype).eps)
     ratio = largest**0.5 * longest**0.5 / float(xp.min(alpha))
     if eps * ratio * (ratio / 2 + 1) > 1e-3 * tol:
@@ -196,7 +199,7 @@ def soft_threshold(v: Array, threshold: Any, positive: bool = False) -> Array:
 def reflect_plain(
     v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
 ) -> tuple[Array, Array]:
-    """Return the new v, and 2 S - v with its soft threshold S; with Z = `product` + `ridge`."""
+    """Return the new v, and 2 S - v with S the soft threshold of v, given Z = `product` + `ridge`."""
     v = v + relaxation * (product + ridge - soft_threshold(v, threshold, positive))
     return v, 2 * soft_threshold(v, threshold, positive) - v
 
@@ -213,7 +216,7 @@ def _admm(
     dtype: Any,
     penalty: Penalty | None,
 ) -> tuple[Array, Array, Array]:
-    """Return codes, gaps and steps by over-relaxed ADMM with one factorisation (Boyd et al., 2011).
+    """Return codes, gaps and numbers of steps of over-relaxed ADMM with one factorisation (Boyd et al., 2011).
 
     In the form of Douglas and Rachford, with v = S + multiplier / rho and M = rho (G + rho I)^-1, a step is
 
@@ -232,11 +235,11 @@ def _admm(
     S = xp.zeros_like(b) if start is None else xp.astype(start, dtype, copy=False)
     correlation = b if start is None else b - S @ low_G
     bound = xp.astype(alpha, dtype, copy=False)
-    # Where S is optimal, rho (v - S) is the correlation of the residual, and nothing moves any more.
+    # If S is optimal, rho (v - S) is the correlation of the residual, and nothing moves.
     v = S + xp.clip(correlation, None if positive else -bound, bound) / weight
     product = S - ridge
     order = xp.broadcast_to(xp.arange(rhs.shape[-2], device=rhs.device), rhs.shape[:-1])
-    # A gap in float32 is rounded: a part of the tolerance is kept for that.
+    # A gap in float32 is rounded: a part of the tolerance is reserved for that.
     tol = 0.75 * tol if dtype == xp.float32 else tol
     squares, aim = sq_norms, xp.full_like(sq_norms, tol)
     reflect, finished = compiled.find("reflect", v) or reflect_plain, []
@@ -250,10 +253,10 @@ def _admm(
         if on_tensors:
             gap = duality_gap(S, S @ low_G, b, squares, alpha[..., 0], positive)
         else:
-            # The sparse iterate S fits the samples badly until the very end: its correlations are off by G
-            # times its error. The dense one Z has correlations rhs - Z G = rho (Z - (2 S - v)), nearly feasible
-            # early and known without a product, so its gap is the one that is watched. When that is small
-            # enough, S is moved on its support to the fit of Z, and what counts is the gap after that.
+            # The sparse iterate S fits the samples badly until the end: its correlations are wrong by G times
+            # its error. The dense iterate Z has correlations rhs - Z G = rho (Z - (2 S - v)), which are nearly
+            # feasible early and need no product. So the gap of Z is watched. When it is small enough, S is
+            # moved on its support to the fit of Z, and the gap after that decides.
             Z = product + ridge
             c = weight * (Z - reflected)
             tried = duality_gap(Z, b - c, b, squares, alpha[..., 0], positive) <= aim * squares / 2
@@ -262,7 +265,7 @@ def _admm(
                 continue
             arrays = (G, low_G, S, c, take_samples(rhs, order), squares, alpha, tried)
             S, gap = (as_array(x, rhs) for x in _move_on_supports(positive, *map(to_host, arrays)))
-            # Those that this does not finish are looked at again when Z is better, as far as its type can tell.
+            # Samples that this does not finish are tried again when Z is better, as far as its type allows.
             least = FLOAT32_TOL if dtype == xp.float32 else 0.0
             aim = xp.where(tried & (gap > tol * squares / 2), xp.clip(aim / 4, least, None), aim)
         done = gap <= tol * squares / 2
@@ -270,7 +273,7 @@ def _admm(
         most = 0 if last else int(xp.max(xp.sum(xp.astype(~done, xp.int64), axis=-1)))  # waits for the device
         if n_live - most < max(1, share * n_live):
             continue
-        # Those that are not done first; a problem with fewer of them goes on with some that are.
+        # Unfinished samples come first. A problem with fewer of them than others continues with finished ones.
         first = xp.argsort(xp.astype(done, xp.int64), axis=-1, stable=True)
         leaving, staying = first[..., most:], first[..., :most]
         steps = xp.full_like(order, iteration)
@@ -300,11 +303,11 @@ def _move_on_supports(
     alpha: Array,
     tried: Array,
 ) -> tuple[Array, Array]:
-    """Return codes S, those of samples that are `tried` moved so that rhs - S G is nearly c, and their gaps.
+    """Return codes and their gaps, after moving the codes S of `tried` samples until rhs - S G is nearly c.
 
-    All in NumPy and float64; gaps of others are infinite. A few steps of s_A += wrong_A (G_AA + mu I)^-1, A the
-    support of a sample, in the precision of `low_G`; the ridge mu is for dependent atoms, and its effect dies
-    out with the steps, as that of rounding does.
+    All in NumPy and float64; the gaps of other samples are infinite. A few steps are taken of
+    s_A += wrong_A (G_AA + mu I)^-1, with A the support of a sample, in the precision of `low_G`. The ridge mu
+    is for dependent atoms; its effect, and that of rounding, vanishes with the steps.
     """
     codes, gap = S.astype(np.float64), np.full(sq_norms.shape, np.inf)
     for p in np.ndindex(tried.shape[:-1]):
@@ -330,15 +333,15 @@ def _move_on_supports(
 
 
 def find_penalty(G: Array, rhs: Array, alpha: Any, positive: bool = False) -> Penalty:
-    """Return rho = FACTOR alpha k / |s|_1, k the non-zeros of codes that a few samples have after some steps.
+    """Return rho = FACTOR alpha k / |s|_1, with k the non-zeros of the codes of a few samples after few steps.
 
-    The threshold of a step, alpha / rho, is then about the mean size |s|_1 / k of a coefficient: were it
-    smaller, coefficients would take many steps to die out, were it larger, many to grow.
+    The threshold of a step, alpha / rho, is then about the mean size |s|_1 / k of a coefficient. With a smaller
+    threshold, coefficients need many steps to vanish; with a larger one, many steps to grow.
     """
     xp, K = namespace(G), G.shape[-1]
     squares = xp.astype(xp.linalg.diagonal(G), xp.float64)
     largest = xp.max(squares, axis=-1)[..., None, None]
-    # More than the rounding of G, so that with it the Gram matrix of dependent atoms is positive definite.
+    # More than the rounding of G, so that even the Gram matrix of dependent atoms becomes positive definite.
     least = max(K, 100) * float(xp.finfo(G.dtype).eps) * xp.where(largest > 0, largest, 1.0)
     few = xp.astype(rhs[..., :: max(1, rhs.shape[-2] // PILOTS), :], xp.float64)
     rho = xp.maximum(xp.mean(squares, axis=-1)[..., None, None], least)
@@ -358,7 +361,7 @@ def find_penalty(G: Array, rhs: Array, alpha: Any, positive: bool = False) -> Pe
         if bool(xp.any(far)):
             old, rho = rho, xp.where(far, better, rho)
             inverse = positive_inverse(add_to_diagonal(xp.astype(G, xp.float64), rho))
-            # The multiplier rho (v - S) stays what it is.
+            # The multiplier rho (v - S) stays the same.
             v, ridge = S + (v - S) * (old / rho), few @ inverse
             product = S - ridge
     return Penalty(rho, inverse)

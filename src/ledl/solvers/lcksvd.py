@@ -53,11 +53,11 @@ def solve(
 ) -> Iterations:
     """Run Algorithm 2 from the class-wise dictionary `start` on, `label_scale` (c,) being v.
 
-    The state of the result is what was `Learnt`; `callback` gets a function that makes it. `device` is as in
+    The state of the result is a `Learnt`; `callback` gets a function that returns one. `device` is as in
     `ksvd.solve`.
     """
     n, c = len(X), len(label_scale)
-    # Codes of the samples alone, from which the classifier starts.
+    # The classifier starts from codes of the samples without labels.
     X, atoms = np.ascontiguousarray(X, dtype=np.float64), place(np.array(start, dtype=np.float64), device)
     samples = place(X, device), place(np.einsum("ij,ij->i", X, X), device)
     S = ksvd.find_codes(*samples, atoms, atoms @ atoms.T, n_nonzero)
@@ -74,11 +74,11 @@ def solve(
 
 
 def separate(state: ksvd.State, label_scale: Array) -> Learnt:
-    """Return B, W and the codes from stacked atoms: divided by, or multiplied with, the norms of B's rows."""
+    """Return B, W and the codes of stacked atoms: B and W divided by the norms of B's rows, S times them."""
     c = len(label_scale)
     B, W = state.M[:, :-c], state.M[:, -c:] / label_scale
     norms = np.linalg.norm(B, axis=1, keepdims=True)
-    # An atom of labels alone has no norm to divide by, and no new sample uses it.
+    # An atom with labels only has no norm to divide by, and no new sample uses it.
     usable = norms > 0
     return Learnt(unit_rows(B), np.where(usable, W / np.where(usable, norms, 1), 0), state.S * norms.T)
 
@@ -99,12 +99,12 @@ def class_start(
     rng: np.random.Generator,
     device: str | None = None,
 ) -> Array:
-    """Return a dictionary of each class's own samples by K-SVD, one below the other; `device` as there."""
+    """Return the dictionaries of all classes, each learnt by K-SVD from the samples of its class, stacked."""
     parts = []
     for j, n_atoms in enumerate(atom_counts):
         own = X[labels == j]
         atoms = sample_start(own, n_atoms, rng)
-        if n_atoms < len(own):  # else all samples are atoms, and nothing is left to learn
+        if n_atoms < len(own):  # otherwise all samples are atoms, and there is nothing to learn
             n_most = min(n_nonzero, n_atoms)
             run = ksvd.solve(own, atoms, n_most, max_iter=max_iter, tol=0.0, device=device)
             atoms = run.state.M

@@ -54,10 +54,10 @@ from ledl.solvers.atoms import Equations, Factors, Sums, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
 from ledl.solvers.lasso import soft_threshold
 
-# (1) at Z costs a product with the data, so it is recorded only so often.
+# (1) at Z costs a product with the data, so it is recorded only every so many iterations.
 OBJECTIVE_EVERY = 10
 
-# What is recorded of an iteration: the augmented objective, its terms, residuals, and (1) at Z or NaN.
+# Numbers recorded of an iteration: the augmented objective, its terms, residuals, and (1) at Z or NaN.
 RECORDED = (
     "augmented_objective",
     "data_fit",
@@ -93,7 +93,7 @@ class Atoms(NamedTuple):
 
 
 class DualStep(NamedTuple):
-    """theta: shrinks by `decay` every iteration, down to `minimum`."""
+    """The step size theta, which shrinks by `decay` every iteration, down to `minimum`."""
 
     first: float = 0.5
     decay: float = 0.99
@@ -104,9 +104,9 @@ class DualStep(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What does not change from iteration to iteration, apart from the samples."""
+    """The constants of all iterations, apart from the samples."""
 
-    bounds: tuple[int, int, int, int]  # columns of T and M where their parts begin, and q
+    bounds: tuple[int, int, int, int]  # first columns of the parts of T and M, and q
     epsilon: Array  # (..., 1, 1)
     rho: Array  # (..., 1, 1)
     roots: Array  # (..., 1, q): square roots of the weights of the columns of T
@@ -146,18 +146,18 @@ def solve(
     code_scale : (..., c)
         sqrt(m_j), the scale of the labels in the target of A.
     lam, omega, epsilon, rho : float or (..., 1, 1)
-        The weights; with leading axes, each for a problem of its own.
+        The weights; leading axes are problems.
     callback : callable (iteration, record, solver) -> bool
-        Called after every iteration with the `ADMM`, whose state is ``M`` and whose ``atoms()`` are those so
-        far. True stops.
+        Called after every iteration with the `ADMM`, whose state is ``M`` and whose ``atoms()`` returns the
+        current atoms. True stops.
     past : (M, records)
-        To go on after earlier iterations: the state that they led to, and what they recorded. The blocks must
-        have the codes of then.
+        State and records of earlier iterations, to continue from. The blocks must have the codes that belong
+        to them.
 
     Returns
     -------
     Iterations
-        Its ``state`` is the learnt `Atoms`, its ``history`` has an array for each name of `RECORDED`.
+        Its ``state`` is the learnt `Atoms`; its ``history`` has an array for each name of `RECORDED`.
     """
     problem = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
     M, records = (start.M * problem.roots, []) if past is None else past
@@ -184,21 +184,21 @@ def solve(
 
 @dataclass
 class ADMM:
-    """Algorithm 3 at work: its state is ``M``, and the codes in the blocks; `step` moves both."""
+    """Algorithm 3 while it runs: its state is ``M``, and the codes in the blocks; `step` changes both."""
 
     blocks: Blocks
     problem: Problem
     n: int  # samples
     squares: Array  # (..., 3): |T|^2 by parts
     dual_step: DualStep
-    M: Array  # (..., K, q): the weighed atoms
+    M: Array  # (..., K, q): the weighted atoms
 
     def atoms(self) -> Atoms:
         """Return B, W and A with rows of norm 1."""
         return Atoms(self.M / self.problem.roots, self.problem.label_targets.shape[-2])
 
     def step(self, iteration: int, active: Array) -> tuple[ADMM, Record]:
-        """Take one iteration for the problems that are `active`; return itself, and the record of theirs."""
+        """Take one iteration for the `active` problems; return this object, and their record."""
         problem, M, squares, some = self.problem, self.M, self.squares, None
         if not active.all():
             some = ActiveProblems(active, M)
@@ -231,7 +231,7 @@ class ADMM:
 
 @dataclass(frozen=True)
 class CodeStep:
-    """One iteration as blocks of samples, wherever they are, see it."""
+    """The part of one iteration that runs on blocks of samples, wherever they are."""
 
     problem: Problem
     M: Array
@@ -241,10 +241,10 @@ class CodeStep:
     at_Z: bool = False
 
     def __call__(self, block: Block) -> tuple[Block, tuple[Equations, Array, Array, Array]]:
-        """Take the code step; return the block with its new codes, and the sums that the rest is made of.
+        """Take the code step; return the block with its new codes, and sums for the rest of the iteration.
 
-        Those are C'C with C'(T - C M), or with C'T where atoms do not outnumber columns; |T - C M|^2 by parts,
-        (..., 3), or zero beside C'T; what `shrink_plain` gives; and |T - Z M|^2 by parts, or zero.
+        The sums are: C'C with C'(T - C M), or with C'T if there are no more atoms than columns; |T - C M|^2 by
+        parts, (..., 3), or zero with C'T; the sums of `shrink_plain`; and |T - Z M|^2 by parts, or zero.
         """
         part = block
         if self.active is not None:
@@ -254,7 +254,7 @@ class CodeStep:
         coded, C, E, scalars = self.codes(part)
         xp, problem = namespace(C), self.problem
         equations: Equations
-        if E is None:  # C'H is a sum over classes; what `ADMM.step` makes of C'T is made once for all blocks
+        if E is None:  # C'H is a sum over classes; `ADMM.step` computes the rest once for all blocks
             by_class = class_sums(C, part.labels, problem.label_targets.shape[-2])
             P = xp.concat([C.mT @ part.X, by_class.mT @ problem.label_targets], axis=-1)
             equations = Sums(C.mT @ C, P)
@@ -275,7 +275,7 @@ class CodeStep:
     def codes(self, block: Block) -> tuple[Block, Array, Array, Array]:
         """Take one ADMM step on the codes of a block.
 
-        Return the block with Z and L; C; T - C M where it is a by-product, else None; and the sums of
+        Return the block with Z and L; C; T - C M if it is a by-product, else None; and the sums of
         `shrink_plain`.
         """
         problem, M, rho = self.problem, self.M, self.problem.rho
@@ -285,9 +285,9 @@ class CodeStep:
             V = block.Z - block.L / rho
             F = cholesky_solve(self.factor, add_product(problem.targets(block, V.shape[:-2]), V, M, -1.0))
             C, E = add_product(V, F, M.mT), F
-            E *= rho  # in place, as arrays that are done with have no name here: a device may be full
+            E *= rho  # in place, and without a name for arrays that are no longer used: a device may be full
         else:
-            # C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' share of T M' is one row for each class.
+            # C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' part of T M' is one row for each class.
             B, WA = M[..., : problem.bounds[1]], M[..., problem.bounds[1] :]
             rows, pull = problem.label_targets @ WA.mT, compiled.find("pull", M) or pull_plain
             rhs = pull(block.X @ B.mT, block.Z, block.L, rho, rows, block.labels)
@@ -299,14 +299,14 @@ class CodeStep:
 
 
 class ActiveProblems:
-    """Those of several problems that go on; the others are left out of an iteration."""
+    """The problems of a batch that continue; an iteration leaves the others out."""
 
     def __init__(self, active: Array, like: Array) -> None:
         self._shape = active.shape
         self._where = tuple(as_array(index, like) for index in np.nonzero(active))
 
     def pick(self, array: Array, n_axes: int = 2) -> Array:
-        """Return their part, one below the other, of an array with `n_axes` axes of its own for one or all."""
+        """Return their part of an array with `n_axes` axes for one problem; its leading axes may broadcast."""
         own = array.shape[len(array.shape) - n_axes :]
         return namespace(array).broadcast_to(array, (*self._shape, *own))[self._where]
 
@@ -325,9 +325,9 @@ def make_problem(
     epsilon: Array,
     rho: Array,
 ) -> Problem:
-    """Return the problem of given weights, with all leading axes: of data, start and weights.
+    """Return the problem of given weights, with the leading axes of data, start and weights.
 
-    A zero weight becomes the smallest one whose root can be squared: too small for codes to see,
+    A zero weight becomes the smallest one whose root can be squared: too small to change codes,
     while the part is still learnt, as a read-out.
     """
     (M, c), xp = start, namespace(start.M)
@@ -349,7 +349,7 @@ def make_problem(
 
 
 def begin(problem: Problem, codes: tuple[int, ...] | None, block: Block) -> tuple[Block, tuple[int, Array]]:
-    """Return a block with zero codes, of shape (..., K), or with those it has; its size and |T|^2 by parts."""
+    """Return a block with zero codes, (..., K), or with the codes it has; its size and |T|^2 by parts."""
     xp, (*_, n, _) = namespace(block.X), block.X.shape
     if codes is not None:
         *problems, K = codes
@@ -361,10 +361,10 @@ def begin(problem: Problem, codes: tuple[int, ...] | None, block: Block) -> tupl
 
 
 def factorise(M: Array, rho: Array) -> Cholesky:
-    """Return the factor of the code step, once for all samples, in the smaller of two spaces.
+    """Return the Cholesky factor of the code step, for all samples, in the smaller of two spaces.
 
-    C (M M' + rho I) = T M' + rho V is a K x K system; because
-    M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', it is as well a q x q one.
+    C (M M' + rho I) = T M' + rho V is a K x K system. Because
+    M' (M M' + rho I)^-1 = (M'M + rho I)^-1 M', a q x q system has the same solution.
     """
     K, q = M.shape[-2:]
     gram = M.mT @ M if q < K else M @ M.mT
@@ -378,16 +378,16 @@ def factorise(M: Array, rho: Array) -> Cholesky:
 
 
 def pull_plain(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, labels: Array) -> Array:
-    """Return the sum of the products, rho Z - L, and for each sample the row of its class, perhaps in place."""
+    """Return products + rho Z - L + the row of each sample's class; `products` may be overwritten."""
     return products + rho * Z - L + take_rows(label_rows, labels)
 
 
 def shrink_plain(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """Return Z and L after C, and sums in float64, (..., 5).
+    """Return the new Z and L, given C, and sums in float64, (..., 5).
 
-    Those are |Z|_1, <L, C - Z>, |C - Z|^2, |Z - old Z|^2, and the non-zeros of Z.
+    The sums are |Z|_1, <L, C - Z>, |C - Z|^2, |Z - old Z|^2, and the number of non-zeros of Z.
     """
     xp = namespace(C)
     Z = soft_threshold(C + L / rho, epsilon / rho)
@@ -399,7 +399,7 @@ def shrink_plain(
 
 
 def fit_of_codes(problem: Problem, M: Array, block: Block) -> tuple[Block, tuple[Array, Array]]:
-    """Return what (1) at Z is made of: |T - Z M|^2 of a block by parts, (..., 3), and |Z|_1; in float64."""
+    """Return the terms of (1) at Z for a block: |T - Z M|^2 by parts, (..., 3), and |Z|_1, in float64."""
     Z, xp = block.Z, namespace(block.Z)
     E = add_product(problem.targets(block, Z.shape[:-2]), Z, M, -1.0)
     return block, (part_norms(E, problem.bounds), xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64))
@@ -415,7 +415,7 @@ def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:
 
 
 def reduce_code_transform(A: Array, atom_classes: Array) -> Array:
-    """Return A P': the (K, c) matrix that a K x K transform acts by."""
+    """Return A P', (K, c): the part of a K x K transform that has an effect."""
     ownership = np.diag(1 / np.sqrt(np.bincount(atom_classes)))[atom_classes]
     return A @ ownership.astype(A.dtype, copy=False)
 

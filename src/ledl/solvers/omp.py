@@ -16,16 +16,16 @@ from ledl.arrays import (
 )
 from ledl.solvers import compiled
 
-# As in `ledl.solvers.compiled.numba`, which cannot be read without numba.
+# The same as in `ledl.solvers.compiled.numba`, which cannot be imported without numba.
 DEPENDENT = 1e-12
 
 
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
-    """Return codes with at most `n_nonzero` non-zeros, and how many atoms each took.
+    """Return codes with at most `n_nonzero` non-zeros, and the number of atoms of each.
 
-    A sample takes fewer where its residual vanishes, or where no atom is left that is independent of those that
-    it has. As in batch OMP (Rubinstein, Zibulevsky and Elad, 2008) all comes from the Gram matrix: no residual
-    is formed. All is computed in float64, where the arrays, of NumPy or PyTorch, lie.
+    A sample has fewer if its residual vanishes, or if all other atoms depend on those that it has. As in batch
+    OMP (Rubinstein, Zibulevsky and Elad, 2008) the Gram matrix is enough: no residual is formed. The arithmetic
+    is in float64, on the device of the arrays, which are of NumPy or PyTorch.
 
     Parameters
     ----------
@@ -36,6 +36,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
     sq_norms : (n,)
         Squared norms of the samples.
     n_nonzero : int
+        Largest number of non-zeros of a code.
     """
     if not (isinstance(rhs, np.ndarray) or is_torch(rhs)):
         raise TypeError(f"omp works on arrays of NumPy or PyTorch; rhs is a {type(rhs).__name__}. Convert it.")
@@ -55,13 +56,14 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
 
 
 def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
-    """Return what `omp` does, by steps of all samples, one atom each at a time; nothing waits for the host.
+    """Return the result of `omp`: in each step every sample chooses one atom, and nothing waits for the host.
 
-    With A the atoms of a sample and G_AA = L L', row k of V = L^-1 makes the k-th direction of an orthonormal
-    basis of their span from them, and V[k] G[A] holds the correlations of all atoms with it. Those are what the
-    residual's correlations c lose with that direction, times y = L^-1 rhs_A, and, squared, what the squared
-    distances of the atoms to the span lose. So the atoms that have become dependent are known before one is
-    chosen, and `n_nonzero` steps do. A sample that has ended gets rows of zeros, which change nothing.
+    With A the atoms of a sample and G_AA = L L', row k of V = L^-1 holds the coefficients, over these atoms, of
+    the k-th direction of an orthonormal basis of their span, and V[k] G[A] holds the correlations of all atoms
+    with it. Times y = L^-1 rhs_A, these are subtracted from the residual's correlations c; squared, they are
+    subtracted from the squared distances of the atoms to the span. So the atoms that have become dependent are
+    known before one is chosen, and `n_nonzero` steps are enough. A sample that has ended gets rows of zeros,
+    which change nothing.
     """
     xp = namespace(rhs)
     n, K = rhs.shape
@@ -76,7 +78,7 @@ def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[
         goes_on = (left > DEPENDENT * sq_norms) & (take_samples(sizes, best)[:, 0] > 0)
         distance = xp.where(goes_on, take_samples(distances, best)[:, 0], 1.0)
         scale = (xp.astype(goes_on, c.dtype) / xp.sqrt(distance))[:, None]
-        # What is orthogonal to the atoms at hand in the new one, as a combination of them and of it.
+        # The part of the new atom that is orthogonal to the atoms so far, as a combination of them and of it.
         places = xp.reshape(atoms[:, :k] * K + best, (-1,))
         products = xp.reshape(xp.take(xp.reshape(G, (-1,)), places), (n, k, 1))
         along = V[:, :k, :k] @ products
@@ -87,12 +89,13 @@ def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[
         direction = add_rows(G, atoms[:, : k + 1], V[:, k, : k + 1])
         c -= y[:, k, :] * direction
         distances -= direction * direction
-        put_samples(distances, best, xp.zeros_like(scale))  # no atom twice, whatever rounding leaves of it
+        put_samples(distances, best, xp.zeros_like(scale))  # no atom twice, despite rounding
         left -= y[:, k, 0] ** 2
         n_iter += xp.astype(goes_on, xp.int64)
     coefficients = (V.mT @ y)[..., 0]
     codes = xp.zeros_like(rhs)
-    # The last first: after its end a sample's atoms are any, and what belongs there, if anything, comes later.
+    # From the last to the first: the entries of a sample that has ended are arbitrary, and are overwritten by
+    # the valid ones.
     for k in reversed(range(n_nonzero)):
         put_samples(codes, atoms[:, k : k + 1], coefficients[:, k : k + 1])
     return codes, n_iter

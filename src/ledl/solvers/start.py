@@ -1,7 +1,7 @@
-"""Where learning starts: which atoms there are, of which classes, and their first values.
+"""Where learning starts: the number of atoms, their classes, and their first values.
 
-Those come from random numbers, from samples, or from given arrays. Every start lies in the coordinates of the
-subspace. Those of Algorithm 3 have the transform A reduced to K x c, and rows of norm 1 in each of B, W and A.
+The values come from random numbers, from samples, or from given arrays, in the coordinates of the subspace.
+Starts of Algorithm 3 have the transform A reduced to K x c, and rows of norm 1 in each of B, W and A.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ledl.samples import Block, Blocks
 from ledl.solvers.ledl import Atoms, reduce_code_transform
 from ledl.subspace import KernelSpace, Subspace
 
-# A class start leaves a sample, or a class's target, by about this share of its norm: enough for
-# two atoms at one sample to part, if its class has others.
+# A class start differs from a sample, or from the target of a class, by about this share of its norm: enough
+# for two atoms at one sample to separate, if its class has other samples.
 SPREAD = 0.1
 
-# Samples in the random mix of a class start.
+# Number of samples in the random mix of a class start.
 MIXED = 5
 
 # Rows drawn at a time, so that a random start needs no K x d or K x K matrix.
@@ -29,15 +29,15 @@ CHUNK = 256
 
 
 def default_n_atoms(n_samples: int, n_classes: int, a_sample: int = 2) -> int:
-    """Return how many atoms there are: `a_sample`, two as in the paper, but at most max(2,000, c)."""
+    """Return the number of atoms: `a_sample` for each sample, as in the paper, but at most max(2,000, c)."""
     return min(a_sample * n_samples, max(2000, n_classes))
 
 
 def atom_counts(class_counts: Array, n_atoms: int) -> Array:
-    """Return the atoms of each class: in proportion to its samples, and at least one.
+    """Return the number of atoms of each class: in proportion to its samples, and at least one.
 
-    Floors of K n_j / n, then the largest remainders, ties to the lower class; a class left
-    with none takes one from the class with the largest m_j / n_j.
+    Floors of K n_j / n come first, then the largest remainders, ties to the lower class. A class without
+    atoms gets one from the class with the largest m_j / n_j.
 
     Examples
     --------
@@ -61,17 +61,17 @@ def atom_counts(class_counts: Array, n_atoms: int) -> Array:
 def class_start(
     blocks: Blocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
 ) -> Atoms:
-    """Return atoms each at a sample of its class, plus a small random mix of such samples.
+    """Return atoms, each at a sample of its class plus a small random mix of such samples.
 
-    The atoms of a class take its samples in turn, in random order.
+    The atoms of a class use its samples in turn, in random order.
 
     Parameters
     ----------
     candidates : list of (n_j,) arrays
-        For each class the indices, among all samples, of those that its atoms may start at.
+        For each class, the indices of the samples at which its atoms may start.
     """
     K, c = len(atom_classes), len(candidates)
-    index, weights = [], []  # (K, 1 + MIXED) in the end: of the samples that an atom starts from
+    index, weights = [], []  # (K, 1 + MIXED) in the end: the samples that an atom is a mixture of
     for samples, count in zip(candidates, np.bincount(atom_classes, minlength=c), strict=True):
         base = np.resize(rng.permutation(samples), count)
         index.append(np.column_stack([base, rng.choice(samples, size=(count, MIXED))]))
@@ -83,7 +83,7 @@ def class_start(
 
 
 def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]]:
-    """Return what the samples of a block contribute to mixtures of samples."""
+    """Return a block as it is, and the contribution of its samples to mixtures of samples: a step."""
     local = index - block.first
     inside = (local >= 0) & (local < block.X.shape[-2])
     local = as_array(np.where(inside, local, 0), block.X)
@@ -93,7 +93,7 @@ def mix(index: Array, weights: Array, block: Block) -> tuple[Block, tuple[Array]
 
 
 def random_start(subspace: Subspace, n_features: int, atom_classes: Array, rng: np.random.Generator) -> Atoms:
-    """Return uniform random numbers, normalised, as in the paper; then taken to the subspace."""
+    """Return atoms of uniform random numbers, normalised as in the paper, in the subspace."""
     K, c = len(atom_classes), int(atom_classes.max()) + 1
 
     def draw(width: int) -> Iterator[Array]:
@@ -112,15 +112,15 @@ def random_mixtures(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
 
 
 def sample_start(X: Array, n_atoms: int, rng: np.random.Generator) -> Array:
-    """Return atoms at different samples, not zero ones, in random order; at mixtures once those are used up."""
+    """Return atoms at distinct non-zero samples, in random order, then at mixtures if these are too few."""
     _, distinct = np.unique(X, axis=0, return_index=True)
-    usable = np.sort(distinct[X[distinct].any(axis=1)])  # in an order that coordinates do not change
+    usable = np.sort(distinct[X[distinct].any(axis=1)])  # an order that does not depend on coordinates
     atoms = unit_rows(X[rng.permutation(usable)[:n_atoms]])
     return np.concatenate([atoms, random_mixtures(X, n_atoms - len(atoms), rng)])
 
 
 def n_given_atoms(arrays: tuple[Array, Array, Array]) -> int:
-    """Return the number of rows of B, for B, W and A as given by a user."""
+    """Return the number of rows of B, for B, W and A as a user gave them."""
     if len(arrays) != 3 or np.ndim(arrays[0]) != 2:
         raise ValueError(
             f"init has {len(arrays)} arrays of {[np.ndim(array) for array in arrays]} axes; give a name, or "
@@ -136,9 +136,9 @@ def array_start(
     atom_classes: Array,
     dtype: Any = np.float64,
 ) -> Atoms:
-    """Return given B (K, width), W (K, c) and A (K, K), taken to a subspace of that type and normalised.
+    """Return atoms from given B (K, width), W (K, c) and A (K, K): in a subspace of that type, and normalised.
 
-    `width` is that of atoms as `subspace.expand` gives them: features, or training samples with a kernel.
+    `width` is the width of atoms that `subspace.expand` returns: features, or training samples with a kernel.
     """
     K, c = len(atom_classes), int(atom_classes.max()) + 1
     shapes = {"B": (K, width), "W": (K, c), "A": (K, K)}

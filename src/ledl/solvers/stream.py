@@ -1,7 +1,7 @@
-"""Label embedded dictionary learning from a stream: a pass over batches of samples, none of which is kept.
+"""Label embedded dictionary learning from a stream: a pass over batches of samples, which are not kept.
 
-Given its codes a sample enters the atoms' equations by sums alone (`ledl.solvers.atoms`), so a stream needs no
-more than those: with the letters of `ledl.solvers.ledl`, a batch of n samples after N others makes
+Given its codes, a sample enters the equations of the atoms only by sums (`ledl.solvers.atoms`), so a stream
+keeps only these sums. With the letters of `ledl.solvers.ledl`, a batch of n samples after N others computes
 
     C = CODE_STEPS of ADMM's steps from zero codes, at the atoms so far           `batch_sums`
     G = beta G + C'C,   P = beta P + C'[X, H, H diag(sqrt(m_j))]                  `learn`
@@ -30,17 +30,17 @@ from ledl.solvers.ledl import Atoms, CodeStep, DualStep, begin, factorise, make_
 from ledl.solvers.start import class_start
 
 # Steps of ADMM on a batch, and the exponent of forgetting: chosen on training samples of USPS and on digits,
-# where 5 to 20 steps and exponents of 1 and 2 can hardly be told apart (benchmarks/stream.py).
+# where 5 to 20 steps and exponents of 1 and 2 hardly differ (benchmarks/stream.py).
 CODE_STEPS, FORGETTING = 10, 1.0
 
 
 class Stream(NamedTuple):
-    """What is kept of the samples so far, without the weights of (1), which may change from batch to batch.
+    """Sums over the samples so far, without the weights of (1), which may change from batch to batch.
 
-    On the host and in float64, as sums without end should be; the size does not depend on the samples.
+    On the host and in float64, because the sums never end; the size does not depend on the number of samples.
     """
 
-    seed: int  # with the number of batches, of what is drawn for the next one
+    seed: int  # together with the number of batches, of the random numbers for the next batch
     n_batches: int
     n_samples: int
     G: Array  # (K, K): C'C
@@ -50,7 +50,7 @@ class Stream(NamedTuple):
 
 
 def new_stream(n_atoms: int, n_columns: int, n_classes: int, seed: int, n_samples: int = 0) -> Stream:
-    """Return a stream without batches; `n_samples` of those that atoms were learnt from before it, if any."""
+    """Return a stream without batches; `n_samples` is the number that atoms were learnt from before it."""
     G, P, weights = (np.zeros(shape) for shape in ((n_atoms, n_atoms), (n_atoms, n_columns), n_classes))
     return Stream(seed, 0, n_samples, G, P, 0.0, weights)
 
@@ -58,12 +58,12 @@ def new_stream(n_atoms: int, n_columns: int, n_classes: int, seed: int, n_sample
 def start_atoms(
     stream: Stream, atoms: Atoms, blocks: Blocks, candidates: list[Array], atom_classes: Array
 ) -> Atoms:
-    """Return atoms, those that were zero, in turn in each class, at samples of the batch as in `class_start`.
+    """Return atoms; those that were zero start at samples of the batch, as in `class_start`.
 
     Parameters
     ----------
     candidates : list of (n_j,) arrays
-        For each class the indices of the samples that its atoms may start at: one atom at each.
+        For each class, the indices of the samples at which its atoms may start: one atom at each.
     """
     waiting = ~np.any(to_host(atoms.B) != 0, axis=-1)
     coming = [np.flatnonzero(waiting & (atom_classes == j))[: len(own)] for j, own in enumerate(candidates)]
@@ -89,12 +89,12 @@ def learn(
     rho: float = 1.0,
     dual_step: DualStep | None = None,
 ) -> tuple[Stream, Atoms, int]:
-    """Return the stream and its atoms after one more batch, and the non-zeros of the batch's codes Z.
+    """Return the stream and its atoms after one more batch, and the number of non-zeros of the batch's codes Z.
 
     Parameters
     ----------
     atoms : Atoms
-        B, W and A with rows of norm 1, or zero where an atom has not started.
+        B, W and A with rows of norm 1, or of zeros for an atom that has not started.
     blocks : blocks of samples
         The batch, with labels 0, ..., c - 1.
     """
@@ -105,8 +105,8 @@ def learn(
     n, G, P, squares, class_counts, nonzeros = blocks.map_sum(partial(batch_sums, code_step, schedule))
     new_G, new_P, square = to_host(G), to_host(P), float(squares[0])
     if stream.n_samples and not stream.n_batches:
-        # Nobody has the samples before the stream. G = g I and P = g M in place of their sums hold the atoms
-        # where they are, about as firmly as those samples would: g is the sum of squares of the codes of an
+        # The samples before the stream are unknown. In place of their sums, G = g I and P = g M hold the atoms
+        # where they are, about as firmly as these samples would: g is the sum of squares of the codes of an
         # average atom in the first batch, scaled to their number, which is `share` times the batch's.
         share, K = stream.n_samples / n, M.shape[-2]
         g = share * float(np.trace(new_G)) / K
@@ -132,10 +132,10 @@ def learn(
 
 
 def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[Block, tuple[Any, ...]]:
-    """Return a block as it is, and sums over its samples with their codes, found from zero and not kept.
+    """Return a block as it is, and sums over its samples and codes, which start from zero and are not kept.
 
-    Those are the number of samples, G and P as in `Stream`, |T|^2 by parts, (3,), the samples of each class,
-    and the non-zeros of Z.
+    The sums are the number of samples, G and P as in `Stream`, |T|^2 by parts, (3,), the number of samples of
+    each class, and the number of non-zeros of Z.
     """
     problem, K = code_step.problem, code_step.M.shape[-2]
     coded, (n, squares) = begin(problem, (K,), block)

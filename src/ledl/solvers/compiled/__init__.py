@@ -1,6 +1,6 @@
-"""Compiled versions of hot loops, chosen here, in one place, by the kind of array.
+"""Compiled versions of hot loops, chosen in this module by the kind of array.
 
-Each has a plain version in the module that calls it, which is its documentation and its test.
+Each has a plain version in the module that calls it: its documentation, and the reference of its tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from ledl.arrays import Array, is_torch, on_tensors
 
-# The loops that there are for NumPy arrays, and tensors in the host's memory.
+# Loops for NumPy arrays, and for tensors in the host's memory.
 NUMPY_LOOPS = (
     "active_set",
     "keep_better_codes",
@@ -25,12 +25,12 @@ NUMPY_LOOPS = (
     "update_block",
     "update_used_atoms",
 )
-# Those that there are for tensors on a GPU.
+# Loops for tensors on a GPU.
 TENSOR_LOOPS = ("reflect", "shrink", "update_block")
 
 
 def find(name: str, array: Array) -> Any:
-    """Return the compiled loop of that name for that kind of array, or None: numba may be missing."""
+    """Return the compiled loop of that name for that kind of array, or None, for instance without numba."""
     if isinstance(array, np.ndarray):
         return numpy_loop(name)
     if not is_torch(array):

@@ -1,12 +1,12 @@
 """Hot loops for NumPy arrays. Imported on first use; compiled code is cached on disk.
 
-All are in this one file because numba's cache looks only at the file of the function that it compiles: a change
-in an imported one would leave old machine code in use. Their plain versions are in the modules that call them,
-those of codes of one sample in `tests/helpers/plain_codes.py`.
+All are in this one file because numba's cache checks only the file of the function that it compiles: after a
+change in an imported file, old machine code would stay in use. Their plain versions are in the modules that
+call them; those for the code of one sample are in `tests/helpers/plain_codes.py`.
 
-Codes: the atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they come and go.
-With A these atoms, G_AA = L L' and v what their coefficients must satisfy, G_AA s = v, the state holds y = L^-1
-v: an atom that enters adds one row to L and one number to y, and s is one triangular solve away.
+Codes: the atoms that a sample uses are kept with the Cholesky factor of their Gram matrix, as they enter and
+leave. With A these atoms, G_AA = L L' and G_AA s = v the equations of their coefficients s, the state holds
+y = L^-1 v: an atom that enters adds one row to L and one number to y, and one triangular solve gives s.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def update_block(
     radii: Array,
     floors: Array,
 ) -> Array:
-    """`ledl.solvers.atoms.update_block_plain` for NumPy arrays."""
+    """Return the result of `ledl.solvers.atoms.update_block_plain`, for NumPy arrays."""
     (K, q), size, n_parts = M.shape[-2:], S.shape[-2], len(bounds) - 1
     decrease = np.zeros(floors.shape)
     _update_block(
@@ -76,7 +76,7 @@ def _update_block(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _update_part(numerator: Array, g: float, m: Array, change: Array, radius: float, floor: float) -> float:
-    """m <- numerator + g m, scaled to its radius; and <numerator + g m, change of m>."""
+    """Set m to numerator + g m, scaled to its radius; return <numerator + g m, change of m>."""
     square = along_old = 0.0
     for i in range(len(m)):
         numerator[i] += g * m[i]
@@ -95,7 +95,7 @@ def _update_part(numerator: Array, g: float, m: Array, change: Array, radius: fl
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
 def _subtract_earlier(row: Array, g: Array, D: Array) -> None:
-    """row -= g D, four rows of D a pass to spare loads of `row`."""
+    """Subtract g D from `row`, four rows of D in a pass, to save loads of `row`."""
     p = 0
     while p + 4 <= len(g):
         a, b, c, d = g[p], g[p + 1], g[p + 2], g[p + 3]
@@ -111,7 +111,7 @@ def _subtract_earlier(row: Array, g: Array, D: Array) -> None:
 def shrink(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """`ledl.solvers.ledl.shrink_plain` for NumPy arrays, in one pass."""
+    """Return the result of `ledl.solvers.ledl.shrink_plain`, for NumPy arrays, in one pass."""
     Z, new_L = np.empty_like(C), np.empty_like(L)
     *problems, n, K = C.shape
     scalars = np.zeros((*problems, 5))
@@ -152,8 +152,8 @@ def _shrink(
 
 
 def pull(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, labels: Array) -> Array:
-    """`ledl.solvers.ledl.pull_plain` for NumPy arrays, in one pass and in place."""
-    if products.shape != Z.shape:  # one block of samples for several problems
+    """Return the result of `ledl.solvers.ledl.pull_plain`, for NumPy arrays, in one pass and in place."""
+    if products.shape != Z.shape:  # several problems share one block of samples
         products = np.broadcast_to(products, Z.shape).copy()
     *problems, n, K = Z.shape
     c = label_rows.shape[-2]
@@ -176,7 +176,7 @@ def _pull(products: Array, Z: Array, L: Array, rho: Array, rows: Array, own: Arr
 def reflect(
     v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
 ) -> tuple[Array, Array]:
-    """`ledl.solvers.lasso.reflect_plain` for NumPy arrays, in one pass; v and the product are overwritten."""
+    """Return the result of `ledl.solvers.lasso.reflect_plain` in one pass; v and `product` are overwritten."""
     *problems, n, K = v.shape
     v, product, ridge = (np.require(x, requirements=["C", "W"]) for x in (v, product, ridge))
     upper = np.broadcast_to(threshold, (*problems, 1, 1)).astype(v.dtype).reshape(-1)
@@ -199,7 +199,7 @@ def _reflect(v: Array, product: Array, ridge: Array, lower: Array, upper: Array,
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def keep_better_codes(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
-    """As in the plain version, with the non-zeros of codes alone."""
+    """Replace codes as `ledl.solvers.ksvd.keep_better_codes_plain` does, with only the non-zeros of codes."""
     n, K = codes.shape
     q = T.shape[1]
     rest = np.empty(q)
@@ -223,7 +223,7 @@ def keep_better_codes(codes: Array, T: Array, M: Array, S: Array, E: Array) -> N
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def update_used_atoms(M: Array, S: Array, E: Array, users: Array, starts: Array) -> None:
-    """As in the plain version, in two passes over the residuals; those without the atom are not stored."""
+    """Update atoms as `ledl.solvers.ksvd.update_used_atoms_plain` does, without copies of residuals."""
     K, q = M.shape
     new = np.empty(q)
     for k in range(K):
@@ -262,23 +262,23 @@ def update_used_atoms(M: Array, S: Array, E: Array, users: Array, starts: Array)
         old[:] = new
 
 
-# Only what is called from Python is kept on disk: it contains what it calls.
+# Only functions that Python calls are cached on disk: they contain the functions that they call.
 entry = njit(cache=True, nogil=True, fastmath=FAST)
 called = njit(nogil=True, fastmath=FAST)
-# Calls with this many arrays cost as much as the work of a sparse code.
+# A call with this many arrays costs as much as computing a sparse code.
 inlined = njit(nogil=True, fastmath=FAST, inline="always")
 
-# An atom whose squared distance to the span of those in use is below this share of its squared norm cannot be
-# told from a combination of them: for a Gram matrix in float64, and in float32.
+# An atom counts as a combination of the atoms in use if its squared distance to their span is below this share
+# of its squared norm: for a Gram matrix in float64, and in float32.
 DEPENDENT, DEPENDENT_FLOAT32 = 1e-12, 1e-5
-# Where steps by that measure get stuck, it is taken so much stricter, up to the last.
+# If steps with that limit get stuck, it is multiplied by the first number, up to the second.
 STRICTER, STRICTEST = 1e3, 1e-3
-# All bits of a float64 but that of the sign.
+# All bits of a float64 except the sign.
 ABSOLUTE = np.int64(2**63 - 1)
 
 
 class InUse(NamedTuple):
-    """The first k entries of each array are valid; k travels beside it."""
+    """The atoms in use: the first k entries of each array are valid, and k is passed separately."""
 
     atoms: Array
     s: Array  # coefficients
@@ -289,13 +289,13 @@ class InUse(NamedTuple):
 
 @inlined
 def _row(L: Array, a: int) -> Array:
-    """Row a of the triangle, and what follows it (a view: indices from 0 need no test for negative ones)."""
+    """Return row a of the triangle, and all after it (a view: no test for negative indices is needed)."""
     return L[a * (a + 1) // 2 :]
 
 
 @called
 def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float) -> bool:
-    """Let atom j enter with coefficient 0; return False, with k as before, if it depends on those in use."""
+    """Add atom j with coefficient 0; return False, and add nothing, if it depends on the atoms in use."""
     atoms, s, signs, y, L = used
     new, g, square = _row(L, k), G[j], 0.0
     for a in range(k):
@@ -316,11 +316,11 @@ def _append(G: Array, used: InUse, k: int, j: int, sign: float, v: float, depend
 
 @called
 def _remove(used: InUse, k: int, first: int) -> int:
-    """Let the atom at place `first` leave, rotating L to a triangle again; return the new k."""
+    """Remove the atom at place `first`, rotating L to a triangle again; return the new k."""
     atoms, s, sign, y, L = used
     for a in range(first, k - 1):
         atoms[a], s[a], sign[a] = atoms[a + 1], s[a + 1], sign[a + 1]
-        # Row a + 1 becomes row a; what it has beyond the diagonal is rotated away.
+        # Row a + 1 becomes row a; its entry beyond the diagonal is rotated away.
         row = _row(L, a + 1)
         norm = np.sqrt(row[a] * row[a] + row[a + 1] * row[a + 1])
         cosine, sine = row[a] / norm, row[a + 1] / norm
@@ -338,7 +338,7 @@ def _remove(used: InUse, k: int, first: int) -> int:
 
 @inlined
 def _solve_transposed(L: Array, v: Array, k: int) -> None:
-    """v <- L'^-1 v, by rows of L."""
+    """Replace v by L'^-1 v, row by row of L."""
     for a in range(k - 1, -1, -1):
         row = _row(L, a)
         value = v[a] / row[a]
@@ -349,7 +349,7 @@ def _solve_transposed(L: Array, v: Array, k: int) -> None:
 
 @inlined
 def _less_rows(base: Array, weights: Array, rows: Array, index: Array, k: int, out: Array) -> None:
-    """out <- base - sum_a weights_a rows[index_a], a < k, four rows a pass to spare loads of `out`."""
+    """Set `out` to base - sum_{a < k} weights_a rows[index_a], four rows in a pass, to save loads of `out`."""
     for j in range(len(out)):
         out[j] = base[j]
     for a in range(0, k - 3, 4):
@@ -376,13 +376,13 @@ def active_set(
     gaps: Array,
     n_iter: Array,
 ) -> None:
-    """Lasso codes of all samples, from the `codes` given; `codes`, `gaps` and `n_iter` are written.
+    """Compute lasso codes of all samples, starting from `codes`; write `codes`, `gaps` and `n_iter`.
 
-    The atoms most correlated with the residual enter, with the signs of their correlations; as many as the
-    `width`, which doubles while all of them are of use. Then the objective, quadratic while signs stay, is
-    minimised over the active atoms; an atom that reaches zero on the way leaves, and the rest go on. An atom
-    that is a combination of active ones takes the place of the first of them that it brings to zero. Every
-    round lowers the objective, so that no active set comes twice.
+    The `width` atoms most correlated with the residual enter, with the signs of their correlations; `width`
+    doubles while all of them are useful. Then the objective, quadratic while signs stay, is minimised over the
+    active atoms; an atom that reaches zero on the way leaves, and the others continue. An atom that is a
+    combination of active ones replaces the first of them that it brings to zero. Every round lowers the
+    objective, so no active set comes twice.
     """
     K = len(G)
     triangle = np.empty((K + 1) * (K + 2) // 2)
@@ -406,7 +406,7 @@ def active_set(
                     barred[:] = False
                     any_barred = False
             else:
-                # Rounding, or a tie: what entered last was of no use.
+                # Rounding, or a tie: the atoms that entered last were useless.
                 for e in range(entered):
                     barred[entering[e]] = any_barred = True
                 width = 1
@@ -414,7 +414,7 @@ def active_set(
                 c[used.atoms[a]] = 0.0
             entered = _steepest(c, steep, n, barred, alpha, width, entering)
             if entered == 0:
-                # Atoms were taken for independent that are not, to working precision: once more, stricter.
+                # Atoms counted as independent that are not, to working precision: try again, stricter.
                 dependent *= STRICTER
                 if not any_barred or dependent > STRICTEST:
                     break
@@ -462,7 +462,7 @@ def _enter_all(
     dependent: float,
     target: Array,
 ) -> int:
-    """Make the active set that of a code to start from, and minimise over it; return k."""
+    """Make the non-zeros of a code the active set, and minimise over it; return k."""
     k = 0
     for j in range(len(code)):
         if code[j] > 0 or (code[j] < 0 and not positive):
@@ -475,10 +475,10 @@ def _enter_all(
 
 @called
 def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
-    """Minimise over the active atoms at their signs; what reaches zero on the way leaves.
+    """Minimise over the active atoms at their signs; atoms that reach zero on the way leave.
 
-    Atoms at zero, which have just entered, leave together if they would turn at once: each of them alone would
-    lower the objective, not all together. Return the new k, and how many did that.
+    Atoms at zero, which have just entered, leave together if their signs would change at once: each of them
+    alone would lower the objective, but not all together. Return the new k, and the number of such atoms.
     """
     s, sign, thrown = used.s, used.sign, 0
     while k > 0:
@@ -507,10 +507,10 @@ def _settle(used: InUse, k: int, target: Array) -> tuple[int, int]:
 
 @called
 def _exchange(G: Array, used: InUse, k: int, j: int, sign: float, v: float, dependent: float, w: Array) -> int:
-    """Let atom j = sum_a w_a (atom a) enter in place of others, the fit unchanged and the l1 norm falling."""
+    """Add atom j = sum_a w_a (atom a) in place of others: the fit stays, the l1 norm falls. Return k."""
     s, L = used.s, used.L
     start = k * (k + 1) // 2
-    w[:k] = L[start : start + k]  # what `_append` left there: L^-1 times the correlations
+    w[:k] = L[start : start + k]  # as `_append` left it: L^-1 times the correlations
     _solve_transposed(L, w, k)
     step, first = np.inf, -1
     for a in range(k):
@@ -575,11 +575,11 @@ def _steepest(c: Array, steep: Array, n: int, barred: Array, alpha: float, width
 
 @entry
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_iter: Array) -> None:
-    """Orthogonal matching pursuit; `codes` must be zero.
+    """Compute codes by orthogonal matching pursuit; `codes` must be zero.
 
     Row m of T holds the correlations of all atoms with the m-th direction of the orthonormal basis that the
-    chosen atoms span, in turn: T[m, j] is both what an atom j that enters has along it, an entry of the
-    Cholesky factor, and what is taken from the correlations c when the residual loses that direction.
+    chosen atoms span, in turn. T[m, j] is the component along it of an atom j that enters, an entry of the
+    Cholesky factor; times y, it is subtracted from the correlations c when the residual loses that direction.
     """
     K = len(G)
     T, c, weights = np.empty((n_nonzero, K)), np.empty(K), np.empty(n_nonzero)
@@ -600,7 +600,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_i
             if square > DEPENDENT * G[j, j]:
                 direction = T[k]
                 _less_rows(G[j], weights, T, in_turn, k, direction)
-                # It gets norm 1, and the residual loses it.
+                # The direction gets norm 1, and the residual loses it.
                 scale = 1 / np.sqrt(square)
                 y = c[j] * scale
                 for a in range(K):
@@ -612,7 +612,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_i
             for e in range(n_tried):
                 c[tried[e]] = 0.0
         n_iter[i] = k
-        # What `codes` holds is y: s = L'^-1 y, with L[a, m] = T[m, atoms[a]].
+        # `codes` holds y: s = L'^-1 y, with L[a, m] = T[m, atoms[a]].
         for a in range(k - 1, -1, -1):
             value = codes[i, atoms[a]] / T[a, atoms[a]]
             codes[i, atoms[a]] = value
@@ -624,7 +624,7 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int, codes: Array, n_i
 def _largest(c: Array) -> int:
     """Return the place of the largest correlation, or -1 if they are all zero.
 
-    Read as integers, absolute values of floats have the same order; and only maxima of integers are vectorised.
+    Absolute values of floats have the same order as integers, and only maxima of integers are vectorised.
     """
     bits, largest = c.view(np.int64), np.int64(0)
     for j in range(len(bits)):

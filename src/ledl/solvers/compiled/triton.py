@@ -10,10 +10,10 @@ import triton.language as tl
 
 from ledl.arrays import Array
 
-# The widest atoms whose changes, a block of them, one program can hold in its registers; wider ones are taken
-# by so many columns at a time, from memory.
+# Largest width of atoms for which one program can hold the changes of a block in its registers. Wider atoms are
+# read from memory, in strips of so many columns.
 NARROW, STRIP = 512, 256
-# Numbers that one program of an elementwise pass takes.
+# Number of entries that one program of an elementwise pass handles.
 CHUNK = 4096
 
 
@@ -27,7 +27,7 @@ def update_block(
     radii: Array,
     floors: Array,
 ) -> Array:
-    """`ledl.solvers.atoms.update_block_plain` for tensors: a program for each problem."""
+    """Return the result of `ledl.solvers.atoms.update_block_plain`, for tensors: a program for each problem."""
     *problems, size, q = S.shape
     n_problems = M.numel() // (M.shape[-2] * q)
     G, S = G.contiguous(), S.clone(memory_format=torch.contiguous_format)  # S is overwritten by wide atoms
@@ -86,7 +86,7 @@ def _update_wide_block(
     G, S, M, D, radii, floors, decrease, first, size, K, q, end0, end1, n_parts,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The same in strips of columns, twice for each atom: numerators, which replace S, and then new atoms."""
+    """Update a block in strips of columns, twice for each atom: numerators, which replace S, then new atoms."""
     problem = tl.program_id(0).to(tl.int64)
     rows, strip, parts = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, 4)
     G += problem * size * size
@@ -115,7 +115,7 @@ def _update_wide_block(
             squares += tl.sum(tl.where(belongs, (numerator * numerator)[None, :], 0.0), axis=1)
         norm = tl.sqrt(squares)
         scale = tl.where(norm > floor, radius / tl.where(norm > floor, norm, 1.0), 0.0)
-        tl.debug_barrier()  # what other threads wrote
+        tl.debug_barrier()  # wait for the writes of other threads
         for start in range(0, q, COLUMNS):
             columns = start + strip
             inside = columns < q
@@ -137,14 +137,14 @@ def _update_wide_block(
 def shrink(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """`ledl.solvers.ledl.shrink_plain` for tensors, in one pass."""
+    """Return the result of `ledl.solvers.ledl.shrink_plain`, for tensors, in one pass."""
     *problems, n, K = C.shape
     C, old, L = (x.contiguous() for x in (C, old, L))
     Z, new_L = torch.empty_like(C), torch.empty_like(L)
     n_chunks = triton.cdiv(n * K, CHUNK)
     sums = torch.empty((*problems, n_chunks, 5), dtype=torch.float64, device=C.device)
     epsilon, rho = (x.to(C.dtype).expand(*problems, 1, 1).contiguous() for x in (epsilon, rho))
-    step = torch.full((1,), theta, dtype=C.dtype, device=C.device)  # a number would come in float32
+    step = torch.full((1,), theta, dtype=C.dtype, device=C.device)  # a plain number would be passed in float32
     grid = (n_chunks, C.numel() // (n * K))
     _shrink[grid](C, old, L, Z, new_L, sums, epsilon, rho, step, n * K, CHUNK=CHUNK, num_warps=8)
     return Z, new_L, sums.sum(dim=-2)
@@ -178,7 +178,7 @@ def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, CHUNK: tl.cons
 def reflect(
     v: Array, product: Array, ridge: Array, relaxation: float, threshold: Array, positive: bool
 ) -> tuple[Array, Array]:
-    """`ledl.solvers.lasso.reflect_plain` for tensors, in one pass; v and the product are overwritten."""
+    """Return the result of `ledl.solvers.lasso.reflect_plain` in one pass; v and `product` are overwritten."""
     *problems, m, K = v.shape
     v, product, ridge = (x.contiguous() for x in (v, product, ridge))
     threshold = threshold.to(v.dtype).expand(*problems, 1, 1).contiguous()

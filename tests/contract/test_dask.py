@@ -1,13 +1,10 @@
-"""Predictions and codes of Dask arrays."""
+"""Predictions and codes of Dask arrays are lazy, and equal those of arrays in memory."""
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
@@ -15,11 +12,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from helpers import pickle_counter
 from helpers.models import make
 from ledl import CRCClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, sparse_encode
 from ledl.arrays import is_dask
-from ledl.samples import map_rows
 
 pytest.importorskip("dask", reason="needs the extra dask")
 pytest.importorskip("distributed", reason="needs the extra dask")
@@ -70,7 +65,7 @@ def parts_of(array, **options):
 
 
 def assert_is_what_its_parts_are(array, **options):
-    """The chunks and the type that Dask was told are those of what is computed."""
+    """The chunks and the type that Dask knows are those of the computed arrays."""
     parts = parts_of(array, **options)
     assert [part.dtype for part in parts] == [array.dtype] * len(parts)
     assert all(type(part) is np.ndarray and part.ndim == array.ndim for part in parts)
@@ -81,11 +76,12 @@ def assert_is_what_its_parts_are(array, **options):
 
 UNEVEN = (0, 13, 0, 7, 20, 0)  # some chunks are empty, the first and the last among them
 ALL = [*MODELS, "crc-callable", "src-threads"]
-METHODS_OF_MODELS = [(n, m, UNEVEN) for n in ALL for m in METHODS if n != "ksvd" or m == "transform"]
-CHUNKINGS = [("ledl", "decision_function", sizes) for sizes in [(1,) * 40, (7, 20, 1, 12), (40,)]]
+CASES = [(name, "transform" if name == "ksvd" else "decision_function", UNEVEN) for name in ALL]
+CASES += [("ledl", "predict", UNEVEN), ("src-threads", "predict", UNEVEN), ("ledl", "transform", UNEVEN)]
+CASES += [("ledl", "decision_function", sizes) for sizes in [(1,) * 40, (7, 20, 1, 12), (40,)]]
 
 
-@pytest.mark.parametrize(("name", "method", "sizes"), METHODS_OF_MODELS + CHUNKINGS, ids=str)
+@pytest.mark.parametrize(("name", "method", "sizes"), CASES, ids=str)
 def test_chunks_are_what_the_eager_call_makes_of_them(fitted, digits, name, method, sizes):
     X, work = digits[2], getattr(fitted[name], method)
     lazy = work(chunked(X, sizes, columns=25))
@@ -103,12 +99,12 @@ def test_chunks_are_what_the_eager_call_makes_of_them(fitted, digits, name, meth
         assert_allclose(whole, work(X), atol=1e-4 * np.abs(work(X)).max())
 
 
-@pytest.mark.parametrize("scheduler", ["sync", "threads"])
 @pytest.mark.parametrize("name", ["crc", "ledl", "src-threads"])
-def test_schedulers_in_the_process(fitted, digits, name, scheduler):
+def test_schedulers_in_the_process(fitted, digits, name):
     model, X = fitted[name], digits[2]
     lazy = model.predict(da.from_array(X, chunks=(3, 64)))
-    assert_array_equal(lazy.compute(scheduler=scheduler), model.predict(X))
+    for scheduler in ("sync", "threads"):
+        assert_array_equal(lazy.compute(scheduler=scheduler), model.predict(X))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -133,8 +129,14 @@ def test_no_rows_at_all(fitted, digits, method):
     assert found.shape == lazy.shape == (0, *work(digits[2]).shape[1:])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.uint8, bool, object])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [
+        ("decision_function", dtype)
+        for dtype in (np.float64, np.float32, np.float16, np.int64, np.uint8, bool, object)
+    ]
+    + [("predict", np.float32), ("transform", np.float32), ("transform", np.uint8)],
+)
 def test_types_are_those_of_the_eager_call(fitted, digits, method, dtype):
     X = digits[2].astype(dtype)
     work = getattr(fitted["ledl"], method)
@@ -177,7 +179,7 @@ def test_nothing_is_computed_at_the_call(fitted, never):
             lazy.compute()
 
 
-def test_what_is_wrong_is_told_at_the_call(fitted, never):
+def test_errors_are_raised_at_the_call(fitted, never):
     model = fitted["ledl"]
     for method in METHODS:
         with pytest.raises(NotFittedError):
@@ -210,7 +212,7 @@ def sparse_chunks():
     return da.zeros((40, 64), chunks=(10, 64)).map_blocks(csr_array, meta=csr_array((0, 0)))
 
 
-def test_numbers_that_are_wrong_are_told_with_their_row(fitted, digits):
+def test_bad_numbers_are_reported_with_their_row(fitted, digits):
     X = digits[2].copy()
     X[23, 5] = np.nan
     x = da.from_array(X, chunks=(10, 30))
@@ -219,7 +221,7 @@ def test_numbers_that_are_wrong_are_told_with_their_row(fitted, digits):
             call(x).compute()
         with pytest.raises(ValueError, match=r"in row 3 of its chunk 2\. Remove"):
             call(x[da.ones(40, chunks=10) > 0]).compute()
-    # Of what is finite but wrong all the same the chunk is told, beside the eager call's own message.
+    # For other errors, the chunk is added to the message of the eager call.
     X[23, 5] = 1e150
     with pytest.raises(ValueError, match="gives k") as caught:
         fitted["src-poly"].predict(da.from_array(X, chunks=(10, 64))).compute()
@@ -247,7 +249,7 @@ def test_the_model_is_the_one_of_the_call(digits):
     assert (found != found_again).mean() > 0.5
 
 
-def test_names_of_features_are_missed_once(digits):
+def test_missing_feature_names_warn_once(digits):
     X, y, X_test, _ = digits
     model = CRCClassifier().fit(pd.DataFrame(X).add_prefix("pixel"), y)
     with pytest.warns(UserWarning, match="does not have valid feature names") as caught:
@@ -313,10 +315,9 @@ def test_pipelines_that_know_dask_stay_lazy(digits, never):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-def test_sparse_encode(digits, options, dtype):
+def test_sparse_encode(digits, options):
     D, _, X, _ = digits
-    X = X.astype(dtype)
+    X = X.astype(np.int64 if "positive" in options else np.float32 if "alpha" in options else np.float64)
     sizes = (7, 0, 33)
     lazy = sparse_encode(chunked(X, sizes, columns=25), D, **options)
     first, empty, last = assert_is_what_its_parts_are(lazy)
@@ -367,8 +368,7 @@ def test_codes_can_be_made_sparse_as_the_message_says(digits):
     assert_allclose(found.toarray(), sparse_encode(X, D, n_nonzero_coefs=3), rtol=1e-10)
 
 
-@pytest.mark.parametrize("label", [None, "none of these"])
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("label", "scaled"), [(None, False), ("none of these", True)])
 def test_rejection(digits, never, label, scaled):
     X, y, X_test, _ = digits
     y = y if label is None else np.array(list("abcdefghij"))[y]
@@ -395,7 +395,7 @@ def test_on_a_cluster(client, fitted, digits, name):
     for method in METHODS:
         lazy = getattr(model, method)(x)
         parts = assert_is_what_its_parts_are(lazy)  # by the client, while there is one
-        # What travelled lies otherwise in memory, by which BLAS chooses its order of sums.
+        # Arrays that were sent lie differently in memory, on which the order of sums in BLAS depends.
         expected = getattr(model, method)(X[9:18])
         assert_allclose(parts[1], expected, rtol=1e-9, atol=1e-9)
     assert model.score(x, y) == model.score(X, y)
@@ -403,7 +403,7 @@ def test_on_a_cluster(client, fitted, digits, name):
         model.predict(da.where(da.arange(40, chunks=9)[:, None] == 9, np.nan, x)).compute()
 
 
-def test_a_cluster_does_not_answer_with_an_earlier_model(client, digits):
+def test_a_cluster_does_not_use_an_earlier_model(client, digits):
     X, y, X_test, _ = digits
     x = da.from_array(X_test, chunks=(10, 64))
     model = CRCClassifier().fit(X, y)
@@ -411,32 +411,3 @@ def test_a_cluster_does_not_answer_with_an_earlier_model(client, digits):
     model.fit(X, (y + 1) % 10)
     assert_array_equal(model.predict(x).compute(), model.predict(X_test))
     assert_array_equal(kept.compute(), before)
-
-
-def test_a_model_comes_to_each_worker_once(client):
-    client.run(pickle_counter.reset)
-    x = da.ones((100, 4), chunks=(1, 4))
-    found = map_rows(pickle_counter.PickleCounter(np.zeros(100_000)), x, np.float64).sum().compute()
-    arrivals = client.run(pickle_counter.count)
-    assert found == 100
-    assert sum(arrivals.values()) >= 1
-    assert max(arrivals.values()) == 1
-
-
-def test_workers_use_the_threads_that_are_asked_for(client):
-    # joblib alone gives one job in processes that may have no children, and a warning.
-    found = map_rows(pickle_counter.threads_for_three_jobs, da.ones((4, 2), chunks=(2, 2)), np.int64)
-    assert_array_equal(found.compute(), [3, 3, 3, 3])
-    found = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
-    assert_array_equal(found.compute(), [1, 1])
-
-
-def test_jobs_of_a_context_are_those_of_the_eager_call():
-    lazy = map_rows(pickle_counter.threads_by_default, da.ones((2, 2)), np.int64)
-    with parallel_config(n_jobs=2):
-        assert_array_equal(lazy.compute(scheduler="sync"), [2, 2])
-
-
-def test_dask_is_imported_by_those_who_have_it():
-    code = "import sys, ledl.coding, ledl.rejection, ledl.samples; sys.exit('dask.array' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
