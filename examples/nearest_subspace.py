@@ -31,7 +31,7 @@ class Projection(NamedTuple):
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict
     ) -> Coder:
         """Return what codes these samples; what could be reused would go to `kept`."""
-        return ProjectionCoder(samples.beside(atoms))
+        return ProjectionCoder(samples.to_device(atoms))
 
 
 class ProjectionCoder:
