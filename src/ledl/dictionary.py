@@ -192,12 +192,11 @@ class FittedDictionary:
 
     def codes(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the codes (n, K) of samples."""
-        return self._map(self.coder, _only_codes, X, device, n_jobs)
+        return self._map(self.coder, None, X, device, n_jobs)
 
     def scores(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the scores (n, c) of samples, the larger the better, in the type that the rule computes in."""
-        rule = self.rule
-        return self._map(rule.coder or self.coder, partial(rule.scores, self), X, device, n_jobs)
+        return self._map(self.rule.coder or self.coder, partial(self.rule.scores, self), X, device, n_jobs)
 
     def judge(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> tuple[Array, Array]:
         """Return scores (n, c) of samples and their `evidence` (n, 2), on the host, from the same codes."""
@@ -243,12 +242,12 @@ class FittedDictionary:
     def _map(
         self,
         settings: Settings,
-        finish: Callable[[Array, Array, Array], Array],
+        finish: Callable[[Array, Array, Array], Array] | None,
         X: Array,
         device: str | None,
         n_jobs: int | None,
     ) -> Array:
-        """Code checked samples chunk by chunk, and return the results of `finish`.
+        """Code checked samples chunk by chunk, and return the results of `finish`, or the codes if it is None.
 
         `finish` takes codes, coordinates and squared norms. Results are tensors for tensors, otherwise NumPy
         arrays. Warn if all codes are zero.
@@ -256,9 +255,12 @@ class FittedDictionary:
         samples, threads = Samples(X, device, self.unit_norm), n_threads(n_jobs)
 
         def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
-            result = finish(codes, Z, sq_norms)
-            result = result if is_torch(X) else to_host(result)
-            return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
+            result = codes if finish is None else finish(codes, Z, sq_norms)
+            return (
+                result if is_torch(X) else to_host(result),
+                bool((codes != 0).any()),
+                bool((sq_norms > 0).any()),
+            )
 
         with one_blas_thread(), float32_products("full", samples.where):
             coder = settings.prepare(self.atoms, samples, self.space, threads, self.kept)
@@ -278,10 +280,6 @@ class FittedDictionary:
                 stacklevel=4,
             )
         return results[0] if len(results) == 1 else namespace(results[0]).concat(results)
-
-
-def _only_codes(codes: Array, X: Array, sq_norms: Array) -> Array:
-    return codes
 
 
 def _side_by_side(codes: Array, X: Array, sq_norms: Array) -> Array:

@@ -280,8 +280,8 @@ class BatchedSearchCV(GridSearchCV):
         judged = judge(models, candidates, folds)
         fitted = time.perf_counter()
         scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
-        fit_time, score_time = (fitted - started) / scores.size, (time.perf_counter() - fitted) / scores.size
-        times = {"fit_time": fit_time, "score_time": score_time}
+        score_time = (time.perf_counter() - fitted) / scores.size
+        times = {"fit_time": (fitted - started) / scores.size, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
         with warnings.catch_warnings():
             # A warning with the reasons was given already.
@@ -450,8 +450,8 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
                     trained[twin][i] = Candidate(model, {"n_iter_": n_iter, **learnt}, own)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
-        count = f"{late} of {len(alike) * len(folds)} fits"
-        warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
+        text = f"{late} of {len(alike) * len(folds)} fits did not converge: {advice}."
+        warnings.warn(text, ConvergenceWarning, stacklevel=4)
     return trained
 
 
@@ -988,8 +988,7 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0)
-    scores = [log_odds(one.dictionary.rule, one.scores) for one in row]
-    exponents = np.concatenate(scores).astype(np.float64)
+    exponents = np.concatenate([log_odds(one.dictionary.rule, one.scores) for one in row]).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )

@@ -97,18 +97,25 @@ def test_batches_leave_this_process(work, digits, backend, monkeypatch):
     assert os.getpid() not in used
 
 
-def test_large_arrays_that_arrive_as_they_cannot_be_written_to(backend):
-    """joblib maps those of more than a mebibyte into the memory of its processes."""
+FEW_ATOMS = LEDLClassifier(n_components=16, tol=0, max_iter=3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "model"),
+    [("dask", FEW_ATOMS), ("loky", FEW_ATOMS), ("loky", SRCClassifier())],
+    indirect=["backend"],
+)
+def test_large_arrays_that_arrive_read_only(backend, model):
+    """joblib maps arrays of more than a mebibyte into the memory of its processes."""
     rng = np.random.default_rng(0)
     X, y = rng.random((240, 1200)), np.arange(240) % 4
-    grid = {"alpha": [2**-3, 2**-4]}
-    for model in (SRCClassifier(), LEDLClassifier(n_components=16, tol=0, max_iter=3, random_state=0)):
-        expected = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-        with joblib.parallel_config(backend=backend, n_jobs=2):
-            found = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-        for i in range(2):
-            name = f"split{i}_test_score"
-            np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
+    search = BatchedSearchCV(model, {"alpha": [2**-3, 2**-4]}, cv=2, refit=False)
+    expected = clone(search).fit(X, y)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found = clone(search).fit(X, y)
+    for i in range(2):
+        name = f"split{i}_test_score"
+        np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
 
 
 def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):

@@ -25,12 +25,16 @@ OPTIONAL = {
     "triton": ("ledl.solvers.compiled.triton",),
     "typer": ("ledl.cli",),
 }
-# A process that has loaded what is needed anyway is forked for each package, and imports all modules without
+# A process that has loaded the large packages is forked for each package, and imports all modules without
 # it.
 IMPORT_ALL = """
 import importlib, json, os, pkgutil, sys
-import sklearn.model_selection, sklearn.pipeline, sklearn.metrics
 optional = {optional!r}
+for name in ("sklearn.model_selection", "numba", "torch", "triton", "typer"):  # what takes time
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == blocked:

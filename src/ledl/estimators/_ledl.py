@@ -648,8 +648,7 @@ def read_atoms(
 ) -> tuple[FittedDictionary, dict[str, Any]]:
     """Return the dictionary of these atoms, and the other fitted attributes made of them, on the host."""
     c = atoms.n_classes
-    parts = np.split(to_host(atoms.M), [-2 * c, -c], axis=1)
-    B, W, A = (np.ascontiguousarray(part) for part in parts)
+    B, W, A = (np.ascontiguousarray(part) for part in np.split(to_host(atoms.M), [-2 * c, -c], axis=1))
     coder, rule = coder_and_rule(model, W)
     dictionary = FittedDictionary(
         training.space, B, model._unit_norm, coder, rule, training.classes, training.atom_labels
