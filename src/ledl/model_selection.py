@@ -220,7 +220,9 @@ class BatchedSearchCV(GridSearchCV):
     --------
     sklearn.model_selection.GridSearchCV : Searches with any estimator, including pipelines.
 
-    Notes ----- A fit that fails has the score NaN, and a warning gives the reason. If all fits fail, an error
+    Notes
+    -----
+    A fit that fails has the score NaN, and a warning gives the reason. If all fits fail, an error
     is raised. With ``random_state=None`` all candidates of a fold start at the same atoms.
 
     Examples

@@ -1,4 +1,4 @@
-"""Share what all estimators need: checks of samples and labels, and predictions by the fitted dictionary."""
+"""The common base of all estimators: checks of samples and labels, and predictions by the fitted dictionary."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class KSVD(CallbackSupportMixin, DictionaryTransformer):
         0 means that all iterations are run.
 
     normalize : bool, default=False
-        Scale samples to norm 1, in `fit` and after, and codes are those of the scaled samples.
+        If True, samples are scaled to norm 1, in `fit` and after. Codes are then those of the scaled samples.
 
     device : str, default=None
         Device that codes samples, in `fit` and after. None means the processors, with NumPy. ``"cuda"`` means a

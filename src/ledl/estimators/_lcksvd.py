@@ -231,8 +231,9 @@ class DKSVDClassifier(LabelKSVD):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features. Only if X has names.
 
-    See Also -------- LCKSVDClassifier : Has a label-consistency term, too. With classes of equal size that is
-    the same as a larger
+    See Also
+    --------
+    LCKSVDClassifier : Has a label-consistency term, too. With classes of equal size it is the same as a larger
         `label_weight`.
 
     References
