@@ -8,7 +8,7 @@ samples left out.
 
 selection: all candidates of LEDLClassifierCV, and the kernel "rbf", are scored on all folds. For each fold,
 what to take is decided by the scores on the other four, and judged on this one. (The models that give those
-scores have seen the samples of this one in training; LEDLClassifierCV chooses by all five and fits anew.)
+scores have seen the samples of this one in training; LEDLClassifierCV chooses by all five and fits again.)
 
 ablation: one thing at a time is changed from a reference.
 
@@ -108,7 +108,7 @@ def trials(name, seed):
     for i, fold in enumerate(folds):
         others = [j for j in range(N_FOLDS) if j != i]
         verdicts = [verdict([row[j] for j in others], [folds[j] for j in others]) for row in table]
-        exponents = np.stack([log_odds(row[i].fitted.dictionary.rule, row[i].scores) for row in table])
+        exponents = np.stack([log_odds(row[i].dictionary.rule, row[i].scores) for row in table])
         found.append((verdicts, exponents, np.searchsorted(table[0][i].model.classes_, fold.y_test)))
     return found
 

@@ -31,7 +31,7 @@ class Projection(NamedTuple):
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict
     ) -> Coder:
         """Return the coder of these samples. Results to reuse would go to `kept`."""
-        return ProjectionCoder(samples.beside(atoms))
+        return ProjectionCoder(samples.to_device(atoms))
 
 
 class ProjectionCoder:

@@ -1,8 +1,8 @@
 """A fitted dictionary: the one record that turns samples into codes, and codes into scores.
 
-Every classifier of this package holds a `FittedDictionary` once it is fitted. Whoever needs more than labels
-(model selection, rejection, explanations, Dask, model files) takes the record. How samples are coded and how
-codes become scores are small objects in it: settings of `ledl.coding`, and a rule from below.
+Every fitted classifier of this package holds a `FittedDictionary`. Code that needs more than labels (model
+selection, rejection, explanations, Dask, model files) uses this record. Two small objects in it decide how
+samples are coded and how codes become scores: settings of `ledl.coding`, and a rule of this module.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ledl.subspace import KernelSpace, Subspace
 
 
 class Rule(Protocol):
-    """How codes become scores, the larger the better, and what the scores are made of."""
+    """Turn codes into scores, the larger the better, and split scores into the parts of atoms."""
 
     name: str
-    coder: Settings | None  # of the codes that it takes; None: those of the dictionary
+    coder: Settings | None  # settings of the codes; None means those of the dictionary
 
     def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
         """Return scores (n, c) of samples with codes (n, K), coordinates (n, r) and squared norms (n,)."""
@@ -33,12 +33,12 @@ class Rule(Protocol):
     def contributions(
         self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
     ) -> tuple[Array, Array]:
-        """Return what scores of one sample are made of: base values (c,), and what each atom adds, (K, c)."""
+        """Return the parts of the scores of one sample: base values (c,), and the part of each atom, (K, c)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassifierRule:
-    """Scores s W: code, then classify the code."""
+    """Score by s W: classify the code."""
 
     weights: Array  # W, (K, c)
     name: ClassVar[str] = "classifier"
@@ -55,7 +55,7 @@ class ClassifierRule:
 
 @dataclass(frozen=True)
 class ResidualRule:
-    """Scores -|x - s_j D_j|^2: the class whose own atoms, with their codes, come nearest (the paper's (2))."""
+    """Score by -|x - s_j D_j|^2: the class whose atoms, with their codes, come nearest (the paper's (2))."""
 
     name: ClassVar[str] = "residual"
     coder: ClassVar[None] = None
@@ -66,10 +66,11 @@ class ResidualRule:
     def contributions(
         self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
     ) -> tuple[Array, Array]:
-        """-|x - f_j|^2 = -|x|^2 + sum over the atoms d_k of class j of s_k <d_k, 2 x - f_j>, f_j = s_j D_j.
+        """Return the parts of -|x - f_j|^2, with f_j = s_j D_j.
 
-        What two atoms have in common in |f_j|^2 is halved between them: these are the Shapley values of the
-        atoms, an atom that is left out having the code 0.
+        It is -|x|^2 plus the sum of s_k <d_k, 2 x - f_j> over the atoms d_k of class j. Two atoms share equally
+        their common part of |f_j|^2. So these are the Shapley values of the atoms, where an atom that is left
+        out has the code 0.
         """
         atoms, members = dictionary.atoms.astype(np.float64, copy=False), dictionary.members
         found = np.zeros((len(code), len(members)))
@@ -81,14 +82,14 @@ class ResidualRule:
 
 @dataclass(frozen=True)
 class RegularizedRule:
-    """Scores -|x - s_j D_j| / |s_j|: how near a class comes, and how much of the code is its own."""
+    """Score by -|x - s_j D_j| / |s_j|: how near a class comes, and how much of the code is its own."""
 
     coder: Settings | None = None
     name: ClassVar[str] = "regularized"
 
     def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
         xp, (residuals, norms) = namespace(codes), class_residuals(dictionary, codes, X, sq_norms)
-        # A class that contributes nothing is as far as can be, not infinitely far; zero codes tell nothing.
+        # A class that contributes nothing is very far, but not infinitely far. Zero codes have no information.
         least = xp.finfo(norms.dtype).eps * xp.max(norms, axis=-1, keepdims=True)
         norms = xp.where(least > 0, xp.maximum(norms, least), xp.ones_like(norms))
         return -xp.sqrt(xp.clip(residuals, 0, None)) / norms
@@ -96,7 +97,7 @@ class RegularizedRule:
     def contributions(
         self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
     ) -> tuple[Array, Array]:
-        """-|r| / |s_j| = -|r|^2 / (|r| |s_j|): those of the residual, each divided by |r| |s_j|."""
+        """Return the parts of -|r| / |s_j| = -|r|^2 / (|r| |s_j|): those of -|r|^2, divided by |r| |s_j|."""
         base, found = ResidualRule().contributions(dictionary, code, x, sq_norm)
         scores = self.scores(dictionary, code[None], x[None], np.array([sq_norm]))[0]
         squares = base + found.sum(axis=0)
@@ -105,31 +106,31 @@ class RegularizedRule:
 
 
 def log_odds(rule: Any, scores: Array) -> Array:
-    """Return scores (n, c) whose differences are log odds, but for one factor.
+    """Return scores (n, c) whose differences are log odds, up to a common factor.
 
-    Those of the rule "regularized" are negative ratios, of which the logarithms are taken: odds are to depend
-    on how many times larger the ratio of another class is. A ratio of zero, a perfect fit, counts as the
-    smallest positive number; a sample of zeros, all of whose scores are zero, keeps them.
+    Scores of the rule "regularized" are negative ratios, and become logarithms: odds should depend on how many
+    times larger the ratio of another class is. A ratio of zero, which is a perfect fit, counts as the smallest
+    positive number. A sample of zeros has only scores of zero, and keeps them.
     """
     if not isinstance(rule, RegularizedRule):
         return scores
     xp = namespace(scores)
     ratios = xp.clip(-scores, float(xp.finfo(scores.dtype).tiny), None)
-    tells = xp.any(scores != 0, axis=1, keepdims=True)
-    return xp.where(tells, -xp.log(ratios), xp.zeros_like(scores))
+    has_scores = xp.any(scores != 0, axis=1, keepdims=True)
+    return xp.where(has_scores, -xp.log(ratios), xp.zeros_like(scores))
 
 
 def class_residuals(
     dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array
 ) -> tuple[Array, Array]:
-    """Return |x - s_j D_j|^2 and |s_j| for each class j, s_j being the codes over its atoms D_j: (n, c) each.
+    """Return |x - s_j D_j|^2 and |s_j|, (n, c) each, with the codes s_j over the atoms D_j of class j.
 
-    That is the paper's (2). Coordinates in X and D may lack what x has outside the span of the atoms;
-    ``sq_norms`` = |x|^2 must not. Rounding may make a zero slightly negative. Classes with equally many atoms
-    are worked on at once: a few steps, not c.
+    That is the paper's (2). Coordinates X may lack the part of x outside the span of the atoms, but
+    ``sq_norms`` = |x|^2 must have it. Rounding may make a zero slightly negative. Classes with the same number
+    of atoms are handled together, so there are a few steps instead of c.
     """
     xp, members = namespace(codes), dictionary.members
-    # In float64: small differences of large numbers decide.
+    # In float64, because small differences of large numbers decide.
     S, X, D = (as_array(array, codes, xp.float64) for array in (codes, X, dictionary.atoms))
     rhs = X @ D.mT
     sizes = np.array([len(own) for own in members])
@@ -150,27 +151,26 @@ def class_residuals(
 
 @dataclass(frozen=True, eq=False)
 class FittedDictionary:
-    """Atoms in the coordinates of a space, with all that codes and scores are made by.
+    """Atoms in the coordinates of a space, with everything that makes codes and scores.
 
-    Arrays are NumPy's wherever the model was fitted; samples may be tensors, and are worked on where they lie,
-    or on `device`. Without classes (K-SVD) there are codes only.
+    Arrays are NumPy arrays, whatever device the model was fitted on. Samples are coded on `device`. Tensors
+    stay on their device. Without classes (K-SVD) there are codes only.
     """
 
     space: Subspace
     atoms: Array  # (K, r)
-    unit_norm: bool  # whether samples are scaled to norm 1
+    unit_norm: bool  # True if samples are scaled to norm 1
     coder: Settings
     rule: Any = None  # a Rule, where there are classes
     classes: Array | None = None  # (c,)
     atom_labels: Array | None = None  # (K,): the number of each atom's class
-    samples: Array | None = (
-        None  # (n, r): training samples, for explanations; the atoms themselves for SRC and CRC
-    )
+    # (n, r): training samples, for explanations. For SRC and CRC the atoms themselves.
+    samples: Array | None = None
     sample_labels: Array | None = None  # (n,)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # made on demand from the rest, such as D D'
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # computed on demand, such as D D'
 
     def __getstate__(self) -> dict[str, Any]:
-        # Some ways to pickle forget that two names are one array.
+        # Some ways to pickle would store the same array twice.
         own = {"samples": "atoms"} if self.samples is self.atoms else {}
         return {**vars(self), "kept": {}, **own}
 
@@ -179,26 +179,24 @@ class FittedDictionary:
         vars(self).update(state, **own)
 
     def without_samples(self) -> FittedDictionary:
-        """Return the same without what only explanations need: smaller, to be sent elsewhere."""
+        """Return a smaller copy, without the training samples, which only explanations need."""
         return replace(self, samples=None, sample_labels=None)
 
     @property
     def members(self) -> list[Array]:
-        """The atoms of each class."""
+        """Indices of the atoms of each class."""
         if "members" not in self.kept:
             classes: Any = self.classes
             self.kept["members"] = [np.flatnonzero(self.atom_labels == j) for j in range(len(classes))]
-        found: list[Array] = self.kept["members"]
-        return found
+        return self.kept["members"]  # type: ignore[no-any-return]
 
     def codes(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the codes (n, K) of samples."""
-        return self._map(self.coder, _only_codes, X, device, n_jobs)
+        return self._map(self.coder, None, X, device, n_jobs)
 
     def scores(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the scores (n, c) of samples, the larger the better, in the type that the rule computes in."""
-        rule = self.rule
-        return self._map(rule.coder or self.coder, partial(rule.scores, self), X, device, n_jobs)
+        return self._map(self.rule.coder or self.coder, partial(self.rule.scores, self), X, device, n_jobs)
 
     def judge(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> tuple[Array, Array]:
         """Return scores (n, c) of samples and their `evidence` (n, 2), on the host, from the same codes."""
@@ -209,16 +207,15 @@ class FittedDictionary:
     def code_one(self, x: Array) -> tuple[Array, Array, float]:
         """Return code (K,), coordinates (r,) and squared norm of one sample (1, d), in float64 on the host.
 
-        The code is the one that the rule takes.
+        The code is the one that the rule uses.
         """
         found = self._map(self.rule.coder or self.coder, _side_by_side, x, None, 1)[0].astype(np.float64)
         K = len(self.atoms)
         return found[:K], found[K:-1], float(found[-1])
 
     def contributions(self, code: Array, x: Array, sq_norm: float) -> tuple[Array, Array]:
-        """Return what the scores of a sample that `code_one` coded are made of: see `Rule`."""
-        found: tuple[Array, Array] = self.rule.contributions(self, code, x, sq_norm)
-        return found
+        """Return the parts of the scores of a sample that `code_one` coded. See `Rule`."""
+        return self.rule.contributions(self, code, x, sq_norm)  # type: ignore[no-any-return]
 
     def evidence(self, codes: Array, X: Array, sq_norms: Array) -> Array:
         """Return how much samples look like one of the classes, (n, 2).
@@ -233,7 +230,7 @@ class FittedDictionary:
         share = largest / xp.where(total > 0, total, xp.ones_like(total))
         concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))
         nearest = xp.min(class_residuals(self, codes, X, sq_norms)[0], axis=1)
-        # A sample of zeros is as far from every class as can be.
+        # A sample of zeros has the largest residual.
         residual = xp.where(sq_norms > 0, nearest / xp.where(sq_norms > 0, sq_norms, 1.0), 1.0)
         return xp.stack([concentration, residual], axis=1)
 
@@ -245,22 +242,25 @@ class FittedDictionary:
     def _map(
         self,
         settings: Settings,
-        finish: Callable[[Array, Array, Array], Array],
+        finish: Callable[[Array, Array, Array], Array] | None,
         X: Array,
         device: str | None,
         n_jobs: int | None,
     ) -> Array:
-        """Return what `finish` makes of codes, coordinates and squared norms of checked samples, chunk by
-        chunk.
+        """Code checked samples chunk by chunk, and return the results of `finish`, or the codes if it is None.
 
-        Tensors for tensors, otherwise NumPy arrays. Warn if all codes are zero.
+        `finish` takes codes, coordinates and squared norms. Results are tensors for tensors, otherwise NumPy
+        arrays. Warn if all codes are zero.
         """
         samples, threads = Samples(X, device, self.unit_norm), n_threads(n_jobs)
 
         def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
-            result = finish(codes, Z, sq_norms)
-            result = result if is_torch(X) else to_host(result)
-            return result, bool((codes != 0).any()), bool((sq_norms > 0).any())
+            result = codes if finish is None else finish(codes, Z, sq_norms)
+            return (
+                result if is_torch(X) else to_host(result),
+                bool((codes != 0).any()),
+                bool((sq_norms > 0).any()),
+            )
 
         with one_blas_thread(), float32_products("full", samples.where):
             coder = settings.prepare(self.atoms, samples, self.space, threads, self.kept)
@@ -273,17 +273,13 @@ class FittedDictionary:
                 reason = f"alpha={settings.alpha} is too large for samples of this size"
             kernel = ", or lower the kernel's gamma" if isinstance(self.space, KernelSpace) else ""
             warnings.warn(
-                f"The codes of all {len(samples)} samples are zero, so they tell nothing about classes: "
-                f"{reason}. Lower alpha (or transform_alpha, if set), or scale the samples as in "
+                f"The codes of all {len(X)} samples are zero, so they say nothing about the classes: {reason}. "
+                f"Lower alpha (or transform_alpha, if set), or scale the samples as in "
                 f"training{kernel}.",
                 UserWarning,
                 stacklevel=4,
             )
         return results[0] if len(results) == 1 else namespace(results[0]).concat(results)
-
-
-def _only_codes(codes: Array, X: Array, sq_norms: Array) -> Array:
-    return codes
 
 
 def _side_by_side(codes: Array, X: Array, sq_norms: Array) -> Array:

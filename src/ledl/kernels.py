@@ -1,4 +1,4 @@
-"""Kernels: inner products of samples in a space of which nothing else is known."""
+"""Kernels: inner products of samples in a space that is known by them alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class PairwiseKernel(NamedTuple):
-    """k(x, y), divided by sqrt(k(x, x) k(y, y)) if so asked, with its training samples."""
+    """A kernel k(x, y) with its training samples. With `normalize` it is divided by sqrt(k(x, x) k(y, y))."""
 
     kernel: Kernel
     parameters: dict[str, Any]
@@ -42,8 +42,8 @@ class PairwiseKernel(NamedTuple):
             K = pairwise_kernels(Y, self.training, metric=self.kernel, **self.parameters)
         if not np.isfinite(K).all():
             raise ValueError(
-                f"kernel={self.kernel!r} gives values that are not finite. Scale the samples, or "
-                "use another kernel or other parameters."
+                f"kernel={self.kernel!r} gives values that are not finite. Scale the samples, or use another "
+                "kernel or other parameters."
             )
         return K * (self._inverse_norms(Y)[:, None] * self.inverse_norms) if self.normalize else K
 
@@ -52,12 +52,12 @@ class PairwiseKernel(NamedTuple):
         return (squares > 0).astype(np.float64) if self.normalize else squares
 
     def _inverse_norms(self, Y: Array) -> Array:
-        """1 / sqrt(k(y, y)); zero for a sample that is zero."""
+        """Return 1 / sqrt(k(y, y)), which is zero for a sample of zeros."""
         squares = self._diagonal(Y)
         return np.where(squares > 0, 1, 0) / np.sqrt(np.where(squares > 0, squares, 1))
 
     def _diagonal(self, Y: Array, first: int = 0) -> Array:
-        """k(y, y) of each sample: never the matrix of all pairs. The first sample has that number."""
+        """Return k(y, y) of each sample, without the matrix of all pairs. `first` numbers the first sample."""
         if self.kernel == "rbf":
             return np.ones(len(Y))
         if self.kernel == "hellinger":
@@ -65,7 +65,7 @@ class PairwiseKernel(NamedTuple):
         if self.kernel == "poly":
             gamma, degree, coef0 = (self.parameters[name] for name in ("gamma", "degree", "coef0"))
             gamma = 1 / Y.shape[1] if gamma is None else gamma
-            with np.errstate(over="ignore"):  # told below
+            with np.errstate(over="ignore"):  # reported below
                 squares = (gamma * np.einsum("ij,ij->i", Y, Y) + coef0) ** degree
         else:
             k: Any = self.kernel
@@ -81,7 +81,7 @@ class PairwiseKernel(NamedTuple):
 
 
 class PrecomputedKernel(NamedTuple):
-    """Rows of the samples' matrix are what a kernel gives with the training samples, k(y, y) being 1."""
+    """A kernel with given values. The row of a sample has those with the training samples. k(y, y) is 1."""
 
     def similarities(self, Y: Array) -> Array:
         return Y.astype(np.float64, copy=False)
@@ -93,7 +93,7 @@ class PrecomputedKernel(NamedTuple):
 def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
     """Return the span of the training samples in the space of a classifier's kernel, and their coordinates.
 
-    Kernels are evaluated on the host.
+    Kernels are computed on the host.
     """
     given, samples = samples, to_host(samples)
     kernel, normalize, gamma, kernel_params = model.kernel, model.normalize, model.gamma, model.kernel_params
@@ -108,8 +108,8 @@ def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
     else:
         if kernel_params and not callable(kernel):
             raise ValueError(
-                f"kernel_params={kernel_params} are arguments of a callable kernel, but kernel="
-                f"{kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
+                f"kernel_params={kernel_params} are arguments of a callable kernel, but "
+                f"kernel={kernel!r}. Set gamma, degree or coef0, or leave kernel_params out."
             )
         if gamma == "scale" and kernel in ("rbf", "poly"):  # as in scikit-learn's SVC
             variance = float(np.var(samples, dtype=np.float64))
@@ -130,19 +130,19 @@ def check_precomputed(gram: Array, normalize: bool) -> None:
     """Raise if a precomputed kernel cannot be used, and warn if it does not look normalised."""
     if normalize:
         raise ValueError(
-            "kernel='precomputed' needs normalize=False: k(y, y) of new samples, by which to normalise, is "
-            "not in the matrix. Divide k(x, y) by sqrt(k(x, x) k(y, y)) yourself, and set normalize=False."
+            "kernel='precomputed' needs normalize=False: the matrix does not have k(y, y) of new samples, "
+            "which normalising needs. Divide k(x, y) by sqrt(k(x, x) k(y, y)), and set normalize=False."
         )
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
-            f"kernel='precomputed' needs the square matrix of k between all training samples; X has shape "
-            f"{gram.shape}."
+            f"kernel='precomputed' needs the square matrix of k between all training samples, but X has shape "
+            f"{gram.shape}. Compute k for all pairs of training samples."
         )
     far = np.abs(np.diag(gram) - 1).max()
     if far > 1e-3:
         warnings.warn(
-            "The precomputed kernel is taken as normalised, k(y, y) = 1, but its diagonal differs from 1 "
-            f"by up to {far:.3g}. Divide k(x, y) by sqrt(k(x, x) k(y, y)).",
+            "The precomputed kernel should be normalised, k(y, y) = 1, but its diagonal differs from 1 by up "
+            f"to {far:.3g}. Divide k(x, y) by sqrt(k(x, x) k(y, y)).",
             UserWarning,
             stacklevel=5,
         )

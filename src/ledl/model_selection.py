@@ -1,12 +1,11 @@
-"""Model selection: many candidates and folds as one batched solve, and LEDL with everything chosen.
+"""Model selection: many candidates and folds as one batched solve, and LEDL with all settings chosen.
 
-Scores as probabilities: p_j proportional to exp(t f_j), with one temperature t for all samples.
+Scores become probabilities: p_j is proportional to exp(t f_j), with one factor t for all samples. The attribute
+`temperature_` is this factor. (In the literature the temperature is 1/t.)
 
-(The temperature is 1/t where the term comes from; here it is the factor itself that is kept.)
-
-Few samples are often told apart without a mistake, and then no t is large enough: probabilities would be 0 and
-1. So labels are smoothed as in Platt's scaling: of n samples each counts as one of its own class with the
-weight (n + 1) / (n + 2), and as one of any class with the rest,
+Models often make no mistake on few samples, and then no t is large enough: probabilities would be 0 and 1. So
+labels are smoothed as in Platt's scaling. Each of n samples counts as one of its own class with the weight
+(n + 1) / (n + 2), and as one of any class with the rest,
 
     loss = -(1 - e) log p_y - e mean_j log p_j,    e = 1 / (n + 2).
 """
@@ -66,16 +65,18 @@ from ledl.solvers.ledl import Atoms, DualStep, solve
 
 __all__ = ["BatchedSearchCV", "LEDLClassifierCV"]
 
-# Numbers in the codes of the problems that one thread of NumPy solves side by side (benchmarks/selection.py).
+# How many numbers the codes of a batch have, which one thread of NumPy solves at once
+# (benchmarks/selection.py).
 BATCH = 2**17
-# Arrays of the size of the codes that a batch needs at most, in training and coding.
+# A batch needs at most so many arrays as large as its codes, in training and coding.
 ARRAYS = 20
 
-# Estimators with a batched solve, and the parameters of which one batch may hold several values.
+# The weights of LEDL: their names in the solver, and in the estimator.
 WEIGHTS = {"lam": "label_weight", "omega": "code_weight", "epsilon": "alpha", "rho": "rho"}
-# Those of LEDL that decide how training sees samples: problems that differ in these are of one batch if they
-# have one shape.
+# Parameters of LEDL that decide how training sees samples. Problems that differ in these are in one batch if
+# they have the same shape.
 OF_THE_SAMPLES = ("coef0", "degree", "gamma", "kernel", "n_components", "normalize")
+# Estimators with a batched solve, and their parameters that may differ inside a batch.
 PARAMETERS: dict[type, set[str]] = {
     LEDLClassifier: {*WEIGHTS.values(), *OF_THE_SAMPLES, "transform_alpha", "rule", "ridge_alpha"},
     SRCClassifier: {"alpha"},
@@ -85,12 +86,12 @@ BATCHED = tuple(PARAMETERS)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# For each candidate a row with what there is for each fold, None where a fit broke.
+# A row for each candidate, with an entry for each fold. It is None if the fit failed.
 Table: TypeAlias = list[list[Any]]
 
 
 class Fold(NamedTuple):
-    """Samples to train on, with their labels, and samples to predict."""
+    """Training samples and test samples of a fold, with their labels."""
 
     X: Array
     y: Array
@@ -98,16 +99,8 @@ class Fold(NamedTuple):
     y_test: Array
 
 
-class Fitted(NamedTuple):
-    """A candidate that was trained on a fold: its parameters and features, and what it has learnt."""
-
-    model: Any
-    attributes: dict[str, Any]
-    dictionary: FittedDictionary
-
-
 class View(NamedTuple):
-    """Samples as the models of a fold see them: in their coordinates."""
+    """Test samples of a fold, as they are and in the coordinates of its models."""
 
     samples: Samples
     X: Array
@@ -115,23 +108,32 @@ class View(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Judged(ClassifierMixin, BaseEstimator):
-    """A candidate whose scores for some samples are known already; for others the fitted model is asked."""
+class Candidate(ClassifierMixin, BaseEstimator):
+    """A candidate that was trained on a fold, with its scores of the test samples.
 
-    fitted: Fitted
-    X: Array
-    scores: Array
-    classes_: Any
+    Scorers take it as the fitted model. The model itself is made when anything else is asked for.
+    """
+
+    unfitted: Any  # with the parameters of the candidate and the features of the samples
+    attributes: dict[str, Any]  # fitted attributes that the dictionary does not give
+    dictionary: FittedDictionary
+    X: Array = None  # test samples
+    scores: Array = None  # their scores
 
     @cached_property
     def model(self) -> Any:
-        """The fitted model, with all its attributes; most scorers do without."""
-        model = copy(self.fitted.model)
-        adopt(model, **{**fitted_attributes(self.fitted.dictionary), **self.fitted.attributes})
+        """The fitted model, with all its attributes. Most scorers do not need it."""
+        model = copy(self.unfitted)
+        adopt(model, **{**fitted_attributes(self.dictionary), **self.attributes})
         return model
 
+    @property
+    def classes_(self) -> Array:
+        """The labels."""
+        return self.dictionary.classes
+
     def __getattr__(self, name: str) -> Any:
-        if name in ("fitted", "model"):  # not there yet: a copier asks
+        if name in ("unfitted", "model"):  # not set yet, while it is copied
             raise AttributeError(name)
         return getattr(self.model, name)
 
@@ -139,8 +141,8 @@ class Judged(ClassifierMixin, BaseEstimator):
         return True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return those of the model."""
-        return self.fitted.model.get_params(deep)  # type: ignore[no-any-return]
+        """Return the parameters of the model."""
+        return self.unfitted.get_params(deep)  # type: ignore[no-any-return]
 
     def decision_function(self, X: Array) -> Array:
         if X is not self.X:
@@ -152,74 +154,76 @@ class Judged(ClassifierMixin, BaseEstimator):
 
 
 class BatchedSearchCV(GridSearchCV):
-    r"""Grid search with cross-validation in which all candidates and folds are solved side by side.
+    r"""Search a grid with cross-validation, and solve all candidates and folds at the same time.
 
-    The same search as scikit-learn's `GridSearchCV` on the same folds: in float64 the same scores, and so the
-    same choice. (On a device, lasso codes come from another solver than on the host, to the same tolerance: a
-    sample whose label hangs on less may be judged otherwise.) What candidates share is done once for each fold
-    (checks, subspace, start), and what differs by weights alone is one batched solve. It is made for a GPU,
-    which many small problems fill where one does not, and runs where `estimator` says: ``device="cuda"``, or
-    tensors; with NumPy it uses as many threads as ``n_jobs`` of the estimator says, or, within
-    ``joblib.parallel_config(backend="dask")`` (or "loky"), the workers of the cluster (or processes).
+    The search does the same as scikit-learn's `GridSearchCV` on the same folds. In float64 it has the same
+    scores, and so makes the same choice. (On a device, lasso codes come from another solver than on the host,
+    to the same tolerance. A sample whose label depends on smaller differences may get another label.)
+
+    Work that candidates share (checks, subspace, start) is done once for each fold. Candidates that differ only
+    in weights are one batched solve. That suits a GPU: many small problems fill it, and one does not.
+
+    The search runs where `estimator` does: on the device of its ``device`` parameter, or of the tensors. With
+    NumPy it uses ``n_jobs`` threads of the estimator. Within ``joblib.parallel_config(backend="dask")`` (or
+    "loky") it uses the workers of the cluster (or processes).
 
     Parameters
     ----------
     estimator : LEDLClassifier, SRCClassifier or CRCClassifier
-        At the settings that are not searched.
+        Estimator with the settings that are not searched.
 
     param_grid : dict or list of dicts
-        Names of parameters with lists of values. Those that are batched are `alpha`, `label_weight`,
-        `code_weight`, `rho`, `transform_alpha`, `rule` and `ridge_alpha` of LEDL (the last three need no fits
-        of their own), and, where shapes agree, its kernels with their parameters, `n_components` and
-        `normalize`; `alpha` of SRC, `alpha` and `rule` of CRC. Others may be searched too, one batch for each
-        of their values.
+        Names of parameters with lists of values. These are batched: `alpha`, `label_weight`, `code_weight`,
+        `rho`, `transform_alpha`, `rule` and `ridge_alpha` of LEDL (the last three need no fits of their own);
+        where shapes agree, also its kernels with their parameters, `n_components` and `normalize`; `alpha` of
+        SRC; `alpha` and `rule` of CRC. Other parameters may be searched too, with one batch for each value.
 
     scoring : str or callable, default=None
-        As in `GridSearchCV`, but one metric. None: the accuracy. A callable gets the fitted model, without its
+        One metric, as in `GridSearchCV`. None means the accuracy. A callable gets the fitted model, without its
         `history_` and `training_codes_`.
 
     cv : int, cross-validation generator or iterable, default=None
-        As in `GridSearchCV`. None: five folds, stratified.
+        Folds, as in `GridSearchCV`. None means five stratified folds.
 
     refit : bool, default=True
-        Fit the best candidate on all samples, as `best_estimator_`.
+        If True, the best candidate is fitted on all samples, as `best_estimator_`.
 
     Attributes
     ----------
     cv_results_ : dict of arrays
-        As in `GridSearchCV`: ``params``, ``param_...``, ``split0_test_score``, ..., ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; ``mean_fit_time`` and ``mean_score_time`` are a fit's share of
-        its batch.
+        Results as in `GridSearchCV`: ``params``, ``param_...``, ``split0_test_score``, ...,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. ``mean_fit_time`` and ``mean_score_time``
+        are the share of one fit in the time of its batch.
 
     best_params_ : dict
-        The candidate with the best mean score; of several the first.
+        Parameters of the candidate with the best mean score. If several have it, of the first.
 
     best_score_ : float
-        Its mean score.
+        Mean score of the best candidate.
 
     best_index_ : int
-        Its place in `cv_results_`.
+        Index of the best candidate in `cv_results_`.
 
     best_estimator_ : estimator
-        It, fitted on all samples. Only if `refit`; the search itself then predicts with it.
+        The best candidate, fitted on all samples. Only if `refit`. The search then predicts with it.
 
     n_splits_ : int
         Number of folds.
 
     refit_time_ : float
-        Seconds of the last fit. Only if `refit`.
+        Time of the last fit in seconds. Only if `refit`.
 
     scorer_ : callable
-        What `scoring` stands for.
+        The scorer that `scoring` names.
 
     See Also
     --------
-    sklearn.model_selection.GridSearchCV : For any estimator, pipelines among them.
+    sklearn.model_selection.GridSearchCV : Searches with any estimator, including pipelines.
 
     Notes
     -----
-    A fit that fails has the score NaN, and a warning says why; if all do, that is an error. With
-    ``random_state=None`` all candidates of a fold start at the same atoms.
+    A fit that fails has the score NaN, and a warning gives the reason. If all fits fail, an error
+    is raised. With ``random_state=None`` all candidates of a fold start at the same atoms.
 
     Examples
     --------
@@ -252,11 +256,11 @@ class BatchedSearchCV(GridSearchCV):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples; tensors are worked on where they lie.
+            Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
         groups : array-like of shape (n_samples,), default=None
-            For cross-validation generators that want them.
+            Groups of the samples, for cross-validation generators that need them.
 
         Returns
         -------
@@ -278,13 +282,12 @@ class BatchedSearchCV(GridSearchCV):
         judged = judge(models, candidates, folds)
         fitted = time.perf_counter()
         scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
-        fit_time, score_time = (fitted - started) / scores.size, (time.perf_counter() - fitted) / scores.size
-        times = {"fit_time": fit_time, "score_time": score_time}
+        score_time = (time.perf_counter() - fitted) / scores.size
+        times = {"fit_time": (fitted - started) / scores.size, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "One or more of the test scores"
-            )  # which were warned of, with reasons
+            # A warning with the reasons was given already.
+            warnings.filterwarnings("ignore", "One or more of the test scores")
             found = [{"test_scores": score, **times} for score in scores.ravel()]
             self.cv_results_ = self._format_results(candidates, len(folds), found)
         self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
@@ -301,7 +304,10 @@ class BatchedSearchCV(GridSearchCV):
 
 
 def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
-    """Raise for what there is no batched solve for: a class derived from ours, too, may differ in anything."""
+    """Raise if there is no batched solve for the estimator or the options.
+
+    Subclasses of our estimators are refused, too: they may differ in anything.
+    """
     if type(estimator) not in BATCHED:
         names = ", ".join(kind.__name__ for kind in BATCHED)
         raise TypeError(
@@ -315,17 +321,17 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
         )
     if not isinstance(refit, bool | np.bool_):
         raise ValueError(
-            f"refit={refit!r} must be True or False; sklearn.model_selection.GridSearchCV has more."
+            f"refit={refit!r} must be True or False. sklearn.model_selection.GridSearchCV has more options."
         )
     if isinstance(scoring, list | tuple | set | dict):
         raise ValueError(
-            f"scoring={scoring!r} has several metrics, but BatchedSearchCV has one. Give one, or use "
+            f"scoring={scoring!r} has several metrics, but BatchedSearchCV takes one. Give one metric, or use "
             "sklearn.model_selection.GridSearchCV."
         )
 
 
 def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
-    """Yield the folds; of a precomputed kernel the columns of the training samples."""
+    """Yield the folds. Of a precomputed kernel they have the columns of the training samples."""
     if y is None:
         raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
     y = to_host(y) if is_torch(y) else y
@@ -336,31 +342,30 @@ def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> 
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
             columns = train if pairwise else slice(None)
-            parts = (X[train][:, columns], np.asarray(y)[train], X[test][:, columns], np.asarray(y)[test])
-            yield Fold(*parts)
+            yield Fold(X[train][:, columns], np.asarray(y)[train], X[test][:, columns], np.asarray(y)[test])
         return
     X, y, groups = indexable(X, y, groups)
     for train, test in cv.split(X, y, groups):
         yield Fold(*_safe_split(estimator, X, y, train), *_safe_split(estimator, X, y, test, train))
 
 
-def score(scorer: Callable[..., Any], judged: Judged | None, fold: Fold) -> float:
-    """Return the score of a model on the samples left out; NaN for one that failed."""
-    if judged is None:
-        return float("nan")
-    found = scorer(judged, fold.X_test, fold.y_test)
+def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold) -> float:
+    """Return the score of a candidate on the test samples. It is NaN if the fit failed."""
+    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test)
     if not isinstance(found, Number) or isinstance(found, bool):
-        raise ValueError(f"scoring must give a number, but gave {found!r}, a {type(found).__name__}.")
+        raise ValueError(f"scoring must return a number, but returned {found!r}, a {type(found).__name__}.")
     return float(found)  # type: ignore[arg-type]
 
 
 def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
-    """Return for each candidate and fold the fitted model with its scores of the samples left out."""
+    """Return a `Candidate` for each candidate and fold, with its scores of the test samples."""
     kind = type(models[0])
-    groups: dict[Any, list[int]] = {}  # candidates that differ in nothing but what is batched
+    groups: dict[Any, list[int]] = {}  # candidates that differ in batched parameters alone
     for k, candidate in enumerate(candidates):
-        names = sorted(candidate.keys() - PARAMETERS[kind])
-        groups.setdefault(tuple((name, plain(candidate[name])) for name in names), []).append(k)
+        others = [(name, candidate[name]) for name in sorted(candidate.keys() - PARAMETERS[kind])]
+        # Arrays and the like are compared by identity.
+        key = tuple((name, v if isinstance(v, str | float | int | None) else id(v)) for name, v in others)
+        groups.setdefault(key, []).append(k)
     judged: Table = [[] for _ in models]
     errors: list[str] = []
     for group in groups.values():
@@ -373,7 +378,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
         reasons = " ".join(dict.fromkeys(errors))
         if broken == n_fits:
             raise ValueError(f"All {n_fits} fits failed: {reasons}")
-        text = f"{broken} of {n_fits} fits failed, and have the score NaN: {reasons}"
+        text = f"{broken} of {n_fits} fits failed and have the score NaN: {reasons}"
         warnings.warn(text, FitFailedWarning, stacklevel=3)
     return judged
 
@@ -384,7 +389,7 @@ def plain(value: Any) -> Any:
 
 
 def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> Result | None:
-    """Return what `work` gives, or None with what was wrong with its data or settings among the errors."""
+    """Return the result of `work`, or None if its data or settings are wrong. Add the message to `errors`."""
     try:
         return work(*arguments)
     except ValueError as error:
@@ -393,9 +398,9 @@ def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> 
 
 
 def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
-    """Train LEDL at several weights: one batched solve for the folds, and kernels, that have one shape."""
-    # Candidates that see samples alike share a row of models that have checked the samples, and of what
-    # training starts from; of them, those that differ in how they code and decide alone have one training.
+    """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve."""
+    # Candidates that see the samples in the same way share a row of models, which have checked the samples, and
+    # of trainings. Those of them that differ only in how they code and decide share one fit.
     seeds = check_random_state(None).randint(np.iinfo(np.int32).max, size=len(folds)).tolist()
     rows: dict[Any, list[tuple[Any, Any]]] = {}
     alike: dict[Any, list[int]] = {}
@@ -418,9 +423,9 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     late = 0
     for (n, _, K, q), jobs in shapes.items():
         like = rows[jobs[0][0][0]][jobs[0][1]][1].coordinates
-        n_jobs = 1 if is_torch(like) else models[0].n_jobs  # a device has one batch at a time
+        n_jobs = 1 if is_torch(like) else models[0].n_jobs  # one batch at a time on a device
         batches = in_batches(jobs, (n + K) * max(K, q), like, n_jobs)
-        # Coordinates are all that a solve needs: the space that they are in need not travel with them.
+        # A solve needs the coordinates alone, so their space is not sent to workers.
         tasks = [
             (
                 [models[alike[key][0]] for key, _ in batch],
@@ -444,16 +449,16 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
                     coder, rule = coder_and_rule(models[twin], learnt["label_components_"])
                     own = replace(dictionary, coder=coder, rule=rule)
                     model = with_features_of(checked, models[twin])
-                    trained[twin][i] = Fitted(model, {"n_iter_": n_iter, **learnt}, own)
+                    trained[twin][i] = Candidate(model, {"n_iter_": n_iter, **learnt}, own)
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
-        count = f"{late} of {len(alike) * len(folds)} fits"
-        warnings.warn(f"{count} did not converge: {advice}.", ConvergenceWarning, stacklevel=4)
+        text = f"{late} of {len(alike) * len(folds)} fits did not converge: {advice}."
+        warnings.warn(text, ConvergenceWarning, stacklevel=4)
     return trained
 
 
 def with_features_of(checked: Any, model: Any) -> Any:
-    """Return a copy of `model` that knows the features of a model that has checked samples."""
+    """Return an unfitted copy of `model` with the features of `checked`, a model that has checked samples."""
     found = clone(model).set_params(n_jobs=1)
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(checked, name):
@@ -464,7 +469,7 @@ def with_features_of(checked: Any, model: Any) -> Any:
 def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], list[str]]:
     """Run Algorithm 3 on many problems of one shape, each with its weights.
 
-    Return atoms, iterations and status of each problem, None for those that break, and the reasons.
+    Return atoms, number of iterations and status of each problem, or None if it failed, and the reasons.
     """
     first, xp, c = models[0], namespace(trainings[0].coordinates), trainings[0].start.n_classes
     X, M = xp.stack([t.coordinates for t in trainings]), xp.stack([t.start.M for t in trainings])
@@ -483,14 +488,14 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     except ValueError as error:
         if len(models) == 1:
             return [None], [str(error)]
-        # Find out whose fault it is.
+        # Solve them one by one to find which of them fails.
         alone = [solve_batch([model], [one]) for model, one in zip(models, trainings, strict=True)]
         return [fits[0] for fits, _ in alone], [text for _, wrong in alone for text in wrong]
     return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))], []
 
 
 def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
-    """Fit SRC or CRC: the samples are the atoms, so that a fold is fitted once for all settings."""
+    """Fit SRC or CRC. The samples are the atoms, so a fold is fitted once for all settings."""
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
@@ -499,23 +504,23 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) ->
             continue
         for model, row in zip(models, trained, strict=True):
             own = with_features_of(first, model)
-            # The alpha of CRC is one of its fit.
+            # CRC keeps the alpha of its fit.
             change = {"coder": Ridge(model.alpha)} if isinstance(model, CRCClassifier) else {}
             adopt(own, **fitted_attributes(replace(first.dictionary_, **change)))
-            row[i] = Fitted(own, {}, own.dictionary_)
+            row[i] = Candidate(own, {}, own.dictionary_)
     return trained
 
 
 def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
-    """Return the models with their scores of the test samples; None for those that cannot score."""
+    """Return the candidates with their scores of the test samples, or None for those that cannot score."""
     judged: Table = [[None] * len(folds) for _ in trained]
-    views: dict[int, View] = {}  # of the test samples, by the space that they are seen in
-    alike: dict[Any, list[tuple[int, int]]] = {}  # by the shape of atoms, and what codes rules take
+    views: dict[int, View] = {}  # by the space of the coordinates
+    alike: dict[Any, list[tuple[int, int]]] = {}  # by the shape of the atoms, and the kind of codes
     for i, fold in enumerate(folds):
         for k, row in enumerate(trained):
             if row[i] is None:
                 continue
-            model, _, one = row[i]
+            model, one = row[i].unfitted, row[i].dictionary
             if id(one.space) not in views:
                 samples = Samples(check_samples(model, fold.X_test), model.device, one.unit_norm)
                 Y = samples[:]
@@ -535,13 +540,11 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             errors += wrong
             for j, found in zip(batch, scores, strict=True):
                 k, i = jobs[j]
-                one = trained[k][i]
-                judged[k][i] = (
-                    None if found is None else Judged(one, folds[i].X_test, found, one.dictionary.classes)
-                )
+                if found is not None:
+                    judged[k][i] = replace(trained[k][i], X=folds[i].X_test, scores=found)
     if late:
         warnings.warn(
-            f"{late} codes of test samples did not reach the duality gap asked for. Raise transform_tol or "
+            f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
             "alpha.",
             ConvergenceWarning,
             stacklevel=5,
@@ -552,12 +555,15 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
 def scores_of(
     dictionaries: list[FittedDictionary], views: list[View]
 ) -> tuple[list[Array | None], int, list[str]]:
-    """Return scores, on the host, or None; how many codes missed their gap; what was wrong with settings."""
+    """Return scores on the host, the number of codes that missed their gap, and messages of errors.
+
+    Scores are None where settings are wrong.
+    """
     errors: list[str] = []
     settings = [one.rule.coder or one.coder for one in dictionaries]
     codes: list[Any] = []
     late = 0
-    # For this batch only: Gram matrices of all candidates would be too much.
+    # Kept for this batch only: Gram matrices of all candidates would need too much memory.
     kept: dict[int, dict[Any, Any]] = defaultdict(dict)
     with one_blas_thread(), float32_products("full", views[0].samples.where):
         if is_torch(views[0].X) and isinstance(settings[0], Lasso):
@@ -579,9 +585,9 @@ def scores_of(
 
 
 def batched_codes(dictionaries: list[FittedDictionary], views: list[View]) -> tuple[list[Any], int]:
-    """Return lasso codes over atoms of one shape, at once, and how many missed their gap.
+    """Return lasso codes over atoms of one shape, all at once, and the number of codes that missed their gap.
 
-    Folds are filled up with zero samples: no work.
+    Smaller folds are filled up with zero samples, which cost nothing.
     """
     xp, like = namespace(views[0].X), views[0].X
     n, r = max(len(view.X) for view in views), like.shape[1]
@@ -599,19 +605,22 @@ def batched_codes(dictionaries: list[FittedDictionary], views: list[View]) -> tu
 
 
 def in_batches(jobs: Sequence[Item], n_numbers: int, like: Array, n_jobs: int | None) -> list[Sequence[Item]]:
-    """Return the jobs in batches, sized for where `like` is; `n_numbers` are in the largest arrays of a job."""
-    # A part of the memory that is free: other processes may be searching, too.
+    """Return the jobs in batches that fit the device of `like`.
+
+    `n_numbers` is the size of the largest arrays of a job.
+    """
+    # Use a part of the free memory: other processes may be searching, too.
     most = free_memory(like) // (4 * 8 * ARRAYS) if is_torch(like) else BATCH
     size = min(max(most // n_numbers, 1), -(-len(jobs) // n_places(n_jobs)))
     return [jobs[i : i + size] for i in range(0, len(jobs), size)]
 
 
-# Cross-validation inside the training samples: so many folds, or as many of them as leave out so many samples
-# in all, which is as many as the choice needs. It bounds the cost where classes are many.
+# Number of folds for the choice. Where there are many classes, only as many of these folds are used as leave
+# out this many samples in all. That is enough for the choice, and bounds the cost.
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
-# Factors that are tried, as powers of e, of scores whose differences are of the order of 1.
+# Range of the logarithms of the factors that are tried, for scores with differences of about 1.
 LOG_FACTORS = (-5.0, 8.0)
 
 KERNELS = ("linear", "hellinger")
@@ -619,11 +628,10 @@ RULES = ("classifier", "residual", "regularized")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
 RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
 
-# Parameters with values to choose from.
+# Parameters of the search with values to choose from, and the parameters of LEDL that they are for.
 GRIDS = ("kernels", "rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
-# What candidates differ in.
 CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha")
-# Parameters that all candidates share with the search.
+# Parameters that the search hands on to all candidates.
 SHARED = (
     "n_components",
     "gamma",
@@ -641,99 +649,104 @@ SHARED = (
 class LEDLClassifierCV(DictionaryClassifier):
     r"""LEDL with settings, rule and kernel chosen by cross-validation on the training samples.
 
-    For each candidate the training samples are scored by models that have not seen them. Scores f become
-    probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best, and the candidate
-    with the smallest mean of :math:`-\log p` of the true labels (smoothed as in Platt's scaling: with few
-    samples there may be no mistake to learn t from) is fitted on all samples. With few samples that
-    tells more than their accuracy, of which 50 samples have 51 values (docs/accuracy.md has figures).
+    For each candidate, the training samples are scored by models that have not seen them. Scores f become
+    probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best. The candidate with
+    the smallest mean of :math:`-\log p` of the true labels is fitted on all samples. (Labels are smoothed as in
+    Platt's scaling: with few samples there may be no mistake to learn t from.) With few samples, this measure
+    is finer than the accuracy, which has only 51 values for 50 samples (docs/accuracy.md has figures).
 
     Parameters
     ----------
     rules : sequence of {"classifier", "residual", "regularized"}
-        How new samples get their labels, see `LEDLClassifier`. By default all.
+        Rules to choose from, which decide how new samples get their labels. See `LEDLClassifier`. By default
+        all three are tried.
 
     label_weight, code_weight : float or sequence of floats, default=4.0, 2**-11
-        :math:`\lambda` and :math:`\omega`.
+        Weights :math:`\lambda` and :math:`\omega` to choose from.
 
     alpha : float or sequence of floats, default=2**-4, ..., 2**-8, 2**-10
-        :math:`\epsilon`, weight of the l1 norm. The rule ``"regularized"`` has ridge codes for new samples and
-        is tried over atoms that were learnt at the middle one.
+        Weights :math:`\epsilon` of the l1 norm to choose from. The rule ``"regularized"`` has ridge codes for
+        new samples. It is tried over atoms that were learnt at the middle value.
 
     ridge_alpha : float or sequence of floats, default=2, 2**-1, ..., 2**-9
-        :math:`\beta`, weight of the ridge codes of the rule ``"regularized"``.
+        Weights :math:`\beta` of the ridge codes of the rule ``"regularized"`` to choose from.
 
     kernels : sequence of str or callables, default=("linear", "hellinger")
-        Kernels, see `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or features.
+        Kernels to choose from. See `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or
+        features.
 
     cv : int, cross-validation generator or iterable, default=None
-        As in `sklearn.model_selection.GridSearchCV`. None: five folds, or as many as the largest class has
-        samples, that leave out the same number of each class, in so far as that can be; where classes are many,
-        no more of the folds than leave out 200 samples in all. A class with one sample is never left out.
+        Folds, as in `sklearn.model_selection.GridSearchCV`. None means five folds, or as many as the largest
+        class has samples. They leave out the same number of samples of each class, as far as possible. Where
+        there are many classes, only as many of the folds are used as leave out 200 samples in all. A class with
+        one sample is never left out.
 
     selection : {"log_loss", "accuracy"}, default="log_loss"
-        What is chosen: the smallest log loss, or the largest accuracy, and of ties the first. Candidates come
-        in the order of the parameters, ``kernels`` first: give the strongest regularisation first.
+        Measure of the choice: the smallest log loss, or the largest accuracy. The first of equal candidates is
+        chosen. Candidates come in the order of the parameters, ``kernels`` first. Give the strongest
+        regularisation first.
 
     n_components : int, default=None
-        Number of atoms, see `LEDLClassifier`.
+        Number of atoms. See `LEDLClassifier`.
 
     gamma, degree, coef0 : float, default="scale", 3, 1
-        Of the kernels ``"rbf"`` and ``"poly"``.
+        Parameters of the kernels ``"rbf"`` and ``"poly"``.
 
     normalize : bool, default=True
-        Scale samples to norm 1.
+        If True, samples are scaled to norm 1.
 
     max_iter, tol : int, float, default=100, 1e-3
-        When training stops.
+        Largest number of iterations, and tolerance at which training stops earlier.
 
     transform_tol : float, default=1e-6
-        How exact codes of new samples are. This and the next two may be set after a fit, and act at once.
+        Tolerance of the codes of new samples. This and the next two parameters may be set after a fit, and act
+        at once.
 
     device : str, default=None
-        Where all of it runs, see `LEDLClassifier`; on ``"cuda"`` all candidates and folds are solved side by
-        side.
+        Device that everything runs on. See `LEDLClassifier`. On ``"cuda"`` all candidates and folds are solved
+        at the same time.
 
     n_jobs : int, default=None
-        Threads.
+        Number of threads. None means 1 unless in a `joblib.parallel_config` context. -1 means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the folds and the atoms to start from. An int gives the same model every time.
+        Source of random numbers, which draw the folds and the atoms to start from. An int gives the same model
+        every time.
 
     Attributes
     ----------
     best_estimator_ : LEDLClassifier
-        The model that was chosen, fitted on all samples. To set its parameters changes its own predictions
-        alone.
+        The chosen model, fitted on all samples. Setting its parameters changes only its own predictions.
 
     best_params_ : dict
-        Its settings.
+        Settings of the chosen model.
 
     best_score_ : float
-        Its mean log loss, times -1, in cross-validation; with ``selection="accuracy"`` its accuracy. It is the
-        best of many on the same samples: expect less of new ones.
+        Mean log loss, times -1, of the chosen model in cross-validation. With ``selection="accuracy"`` its
+        accuracy. It is the best of many on the same samples: expect less on new ones.
 
     best_index_ : int
-        Its place in `cv_results_`.
+        Index of the chosen model in `cv_results_`.
 
     temperature_ : float
-        The factor t of its scores in `predict_proba`, found in cross-validation.
+        The factor t of the scores in `predict_proba`, found in cross-validation.
 
     cv_results_ : dict of arrays
-        As in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
-        ``mean_test_accuracy``, ``std_test_accuracy``, ``rank_test_accuracy``, the same with
-        ``neg_log_loss``; ``mean_fit_time``, a fit's share of the time of all.
+        Results as in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
+        ``mean_test_accuracy``, ``std_test_accuracy``, ``rank_test_accuracy``, and the same with
+        ``neg_log_loss``. ``mean_fit_time`` is the share of one fit in the total time.
 
     n_splits_ : int
         Number of folds.
 
     refit_time_ : float
-        Seconds of the last fit.
+        Time of the last fit in seconds.
 
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
     n_iter_ : int
-        Iterations of the last fit.
+        Number of iterations of the last fit.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -743,13 +756,15 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     See Also
     --------
-    LEDLClassifier : At given settings.
-    BatchedSearchCV : Any grid, for LEDL, SRC and CRC.
+    LEDLClassifier : Learns at given settings.
+    BatchedSearchCV : Searches any grid, for LEDL, SRC and CRC.
 
     Notes
     -----
-    The ratio that decides by the rule ``"regularized"`` enters probabilities with its logarithm. `ledl.explain`
-    tells what the scores of `best_estimator_` are made of, which are the ratios themselves.
+    `decision_function` gives the scores of `best_estimator_`; for the rule ``"regularized"`` their logarithms,
+    because the ratios of that rule enter probabilities with their logarithms. Differences of scores, times
+    `temperature_`, are log odds. `ledl.explain` shows the parts of the scores of `best_estimator_`, which are
+    the ratios themselves.
 
     Examples
     --------
@@ -767,11 +782,11 @@ class LEDLClassifierCV(DictionaryClassifier):
     (2, 10)
     """
 
-    # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
+    # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LEDLClassifier._parameter_constraints,  # for those that it shares
+        **LEDLClassifier._parameter_constraints,  # for the shared parameters
         "rules": ["array-like", str],
         "label_weight": ["array-like", Interval(Real, 0, None, closed="left")],
         "code_weight": ["array-like", Interval(Real, 0, None, closed="left")],
@@ -828,16 +843,16 @@ class LEDLClassifierCV(DictionaryClassifier):
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
     def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> LEDLClassifierCV:
-        """Choose among the candidates, and fit what was chosen on all samples.
+        """Choose among the candidates, and fit the chosen one on all samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; tensors are worked on where they lie.
+            Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
         groups : array-like of shape (n_samples,), default=None
-            For cross-validation generators that want them.
+            Groups of the samples, for cross-validation generators that need them.
 
         Returns
         -------
@@ -845,26 +860,26 @@ class LEDLClassifierCV(DictionaryClassifier):
         """
         rng = check_random_state(self.random_state)
         fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
-        base = LEDLClassifier(random_state=int(start_seed))
-        for name in SHARED:
-            setattr(base, name, getattr(self, name))
+        shared: Any = {name: getattr(self, name) for name in SHARED}
+        base = LEDLClassifier(random_state=int(start_seed), **shared)
         if is_dask(X):
             raise TypeError(
                 "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
-                "LEDLClassifier, which visits Dask arrays chunk by chunk, at given settings."
+                "LEDLClassifier at given settings, which visits Dask arrays chunk by chunk."
             )
         X, y = check_labelled(self, X, y)
-        X = X if is_torch(X) else np.asarray(X)  # in memory: of a file, too
+        X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
         _, classes = number_labels(base, y)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
-        folds = checked_folds(split(base, X, y, cv, groups), classes)
+        folds = list(split(base, X, y, cv, groups))
+        check_folds(folds, classes)
         started = time.perf_counter()
         with warnings.catch_warnings():
-            # Candidates that are not chosen need not converge.
+            # Only the chosen candidate must converge.
             warnings.simplefilter("ignore", ConvergenceWarning)
             judged = judge(models, candidates, folds)
         seconds = (time.perf_counter() - started) / (len(models) * len(folds))
@@ -892,20 +907,20 @@ class LEDLClassifierCV(DictionaryClassifier):
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:
-        """Return what is chosen from."""
+        """Return the settings of all candidates."""
         grids: list[list[Any]] = []
         for name in GRIDS:
             values: Any = getattr(self, name)
-            if isinstance(values, str) or callable(values) or np.ndim(values) == 0:  # one, given alone
+            if isinstance(values, str) or callable(values) or np.ndim(values) == 0:  # a single value
                 values = [values]
             grids.append([value.item() if isinstance(value, np.generic) else value for value in values])
             if not grids[-1]:
-                raise ValueError(f"{name}={getattr(self, name)!r} leaves nothing to choose from. Give a value.")
+                raise ValueError(f"{name}={getattr(self, name)!r} has nothing to choose from. Give a value.")
         *outer, alphas, ridge_alphas = grids
         if "precomputed" in outer[0]:
             raise ValueError(
-                "kernels has 'precomputed', but a search has the samples themselves. Give functions of two "
-                "samples, or search with BatchedSearchCV(LEDLClassifier(kernel='precomputed'), ...)."
+                "kernels has 'precomputed', but this search takes the samples themselves. Give functions of "
+                "two samples, or search with BatchedSearchCV(LEDLClassifier(kernel='precomputed'), ...)."
             )
         found = []
         for kernel, rule, label_weight, code_weight in product(*outer):
@@ -921,53 +936,32 @@ class LEDLClassifierCV(DictionaryClassifier):
         lasso: Any = self._dictionary.coder
         return lasso._replace(tol=self.transform_tol), self._dictionary.rule
 
-    def decision_function(self, X: Array) -> Array:
-        """Scores of the classes: those of `best_estimator_`, of the rule ``"regularized"`` their logarithms.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
-
-        Returns
-        -------
-        scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
-            Differences, times `temperature_`, are log odds. For two classes, (n_samples,), the score of the
-            second less that of the first.
-        """
-        if is_dask(X):
-            return super().decision_function(X)
-        scores = self._log_odds(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
     def predict_proba(self, X: Array) -> Array:
-        """Probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
+        """Return probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
         probabilities : ndarray, or tensor for a tensor, of shape (n_samples, n_classes)
-            The largest is that of the label that `predict` gives.
+            The label of `predict` has the largest.
         """
         if is_dask(X):
             return map_rows(for_chunks(self, X).predict_proba, X, floats_of(X), len(self.classes_))
-        exponents = self._log_odds(X)
+        exponents = self._scores(X)
         xp = namespace(exponents)
         odds = xp.exp(self.temperature_ * (exponents - xp.max(exponents, axis=1, keepdims=True)))
         return odds / xp.sum(odds, axis=1, keepdims=True)
 
-    def _log_odds(self, X: Array) -> Array:
+    def _scores(self, X: Array) -> Array:
         """Return scores (n, c) whose differences, times the temperature, are log odds."""
-        dictionary, X = self.dictionary_, check_samples(self, X)
-        scores, rule = dictionary.scores(X, self.device, self.n_jobs), dictionary.rule
-        return log_odds(rule, namespace(scores).astype(scores, X.dtype, copy=False))
+        return log_odds(self.dictionary_.rule, super()._scores(X))
 
     def predict_log_proba(self, X: Array) -> Array:
-        """Logarithms of `predict_proba`.
+        """Return the logarithms of `predict_proba`.
 
         Parameters
         ----------
@@ -984,20 +978,19 @@ class LEDLClassifierCV(DictionaryClassifier):
 
 
 class Verdict(NamedTuple):
-    """How a candidate did on samples that its models had not seen, in the order of the folds."""
+    """Results of a candidate on samples that its models had not seen, in the order of the folds."""
 
-    hits: Array  # (n,), 0 or 1; NaN in folds that failed
-    losses: Array  # (n,), log losses, likewise
-    factor: float  # what its scores are multiplied by to become log odds
+    hits: Array  # (n,), 1 for a correct label and 0 otherwise, NaN if a fit failed
+    losses: Array  # (n,), log losses, NaN if a fit failed
+    factor: float  # scores times this factor are log odds
 
 
 def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
-    """Return what scores of the samples left out say about a candidate, at the factor that suits it best."""
+    """Return the results of a candidate on the test samples, at the factor that suits it best."""
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0)
-    scores = [log_odds(one.fitted.dictionary.rule, one.scores) for one in row]
-    exponents = np.concatenate(scores).astype(np.float64)
+    exponents = np.concatenate([log_odds(one.dictionary.rule, one.scores) for one in row]).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
@@ -1007,10 +1000,10 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
-    """Return the candidate to take; one that failed never is."""
+    """Return the index of the best candidate. A candidate that failed is never chosen."""
     losses = np.array([one.losses.mean() for one in verdicts])
     if np.isnan(losses).all():
-        raise ValueError("Every candidate failed in some fold, as warned of. Mend what is told there.")
+        raise ValueError("Every candidate failed in at least one fold. The warnings give the reasons.")
     if selection == "accuracy":
         return int(np.nanargmax([one.hits.mean() for one in verdicts]))
     return int(np.nanargmin(losses))
@@ -1019,7 +1012,7 @@ def choose(verdicts: list[Verdict], selection: str) -> int:
 def results(
     candidates: list[dict[str, Any]], verdicts: list[Verdict], sizes: list[int], fit_time: float
 ) -> dict[str, Any]:
-    """Return `cv_results_`: settings that a candidate does not have are NaN."""
+    """Return `cv_results_`. Settings that a candidate does not have are NaN."""
     found: dict[str, Any] = {"mean_fit_time": np.full(len(candidates), fit_time)}
     for name in CHOSEN:
         values = [candidate.get(name, np.nan) for candidate in candidates]
@@ -1042,25 +1035,25 @@ def results(
 
 
 def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
-    """Return five folds, or fewer: each class is shared out evenly, and its only sample is never left out.
+    """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
-    Of the folds as many as leave out `HELD_OUT_SAMPLES` in all. They know no groups.
+    There are only as many folds as leave out `HELD_OUT_SAMPLES` in all. Groups are not supported.
     """
     if groups is not None:
         raise ValueError(
-            "groups are for a cv that wants them, but cv=None shares out the samples of each class. Set "
-            "cv=sklearn.model_selection.StratifiedGroupKFold(), for one, or leave groups out."
+            "groups are given, but cv=None does not use groups. Set a cv that does, such as "
+            "cv=sklearn.model_selection.StratifiedGroupKFold(), or leave groups out."
         )
     rng = np.random.default_rng(seed)
     members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
     members = [own for own in members if len(own) > 1]
     if not members:
         raise ValueError(
-            "Every class has one sample only, so that none can be left out to choose by. Give two samples of "
-            "some class at least, or take LEDLClassifier at given settings."
+            "Every class has one sample only, so no sample can be left out to test candidates. Give at least "
+            "two samples of some class, or use LEDLClassifier at given settings."
         )
     n_folds = min(N_FOLDS, max(map(len, members)))
-    # Classes begin at different folds: those with few samples are not all left out of the same ones.
+    # Classes begin at different folds, so that the folds have about the same size.
     fold_of = np.full(len(y), -1)
     first = 0
     for own in members:
@@ -1071,37 +1064,32 @@ def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tupl
     return folds[:enough]
 
 
-def checked_folds(folds: Iterator[Fold], classes: Array) -> list[Fold]:
-    """Return the folds, whose models all know all classes."""
-    found = list(folds)
-    if not found:
+def check_folds(folds: list[Fold], classes: Array) -> None:
+    """Raise if there are no folds, or if the training samples of a fold lack a class."""
+    if not folds:
         raise ValueError(
-            "cv has no folds, so there is nothing to choose by. Give a number of 2 or more; an iterator is "
-            "used up by one fit, a list is not."
+            "cv has no folds, so there is nothing to test candidates on. Give a number of 2 or more, or a list "
+            "of folds. (An iterator is used up by one fit, a list is not.)"
         )
-    for i, fold in enumerate(found):
+    for i, fold in enumerate(folds):
         missing = np.setdiff1d(classes, fold.y)
         if missing.size:
             raise ValueError(
-                f"Fold {i} of cv leaves out all samples of the class {missing[0]}, which its models then do "
-                "not know. Give a stratified cv, or more samples of the class; cv=None never does so."
+                f"Fold {i} of cv leaves out all samples of the class {missing[0]}, so its models do not know "
+                "the class. Give a stratified cv, or more samples of the class. cv=None never leaves out all."
             )
-    return found
 
 
 def log_losses(F: Array, labels: Array, factor: float) -> Array:
-    """Return the losses of samples with the exponents F, (n, c), and the labels 0, ..., c - 1, which are
-    smoothed.
-    """
+    """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed."""
     scaled = factor * np.asarray(F, dtype=np.float64)
     rest = 1 / (len(F) + 2)
     own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
-    losses: Array = logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
-    return losses
+    return logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
 
 
 def best_factor(F: Array, labels: Array) -> float:
-    """Return the t with the smallest mean loss, which is convex in t."""
+    """Return the factor t with the smallest mean loss. The loss is convex in t."""
     spread = float(np.sqrt(np.mean((F - F.mean(axis=1, keepdims=True)) ** 2)))
     if not spread > 0:
         return 1.0

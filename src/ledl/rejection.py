@@ -1,12 +1,13 @@
-"""None of these: samples that are unlike every class of a classifier.
+"""Rejection: find samples that belong to none of the classes of a classifier.
 
-Two measures of how unlike, both from the codes s of a sample x over the atoms D of c classes:
+Two measures compare a sample x with the classes. Both use its codes s over the atoms D of c classes:
 
-- the sparsity concentration index of Wright et al. (2009), (c max_j |s_j|_1 / |s|_1 - 1) / (c - 1): 1 if the
-  atoms of one class make up the sample, 0 if all classes do alike;
+- the sparsity concentration index of Wright et al. (2009), (c max_j |s_j|_1 / |s|_1 - 1) / (c - 1). It is 1 if
+the
+  atoms of one class make up the sample, and 0 if all classes have the same share.
 - the residual of the nearest class, min_j |x - s_j D_j|^2 / |x|^2.
 
-What is usual is learnt from the training samples: each is judged by a model that has not seen it.
+The usual values are learnt from the training samples: each is judged by a model that has not seen it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
@@ -35,37 +36,39 @@ MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
 
 class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""A classifier that can say "none of these".
+    r"""Classify samples, or reject them as "none of these".
 
-    A sample is rejected if at most a share `reject` of the training samples is as unlike its classes as it is.
-    How unlike a sample is comes from its codes :math:`s` over the atoms :math:`D` of c classes: the sparsity
-    concentration index and the residual of the nearest class,
+    Each sample has a novelty, which says how much it differs from all classes. A sample is rejected if at most
+    a share `reject` of the training samples has the same novelty or a larger one. The novelty comes from the
+    codes :math:`s` over the atoms :math:`D` of c classes. It uses the sparsity concentration index and the
+    residual of the nearest class,
 
     .. math::
 
         \frac{c \max_j |s_j|_1 / |s|_1 - 1}{c - 1}, \qquad \min_j \frac{|x - s_j D_j|^2}{|x|^2}
 
-    each less its mean and divided by its standard deviation over the training samples, the second less the
-    first. The training samples are judged in cross-validation, each by a model that was fitted without it.
+    Each is standardised by its mean and its standard deviation over the training samples. The novelty is the
+    second minus the first. The training samples are judged in cross-validation, each by a model that was fitted
+    without it.
 
     Parameters
     ----------
     estimator : classifier of this package, or a Pipeline that ends in one
-        What classifies.
+        Classifier to use.
 
     reject : float, default=0.05
-        The share of samples of the known classes that may be rejected. 0: none, all samples get a label.
+        Share of samples of the known classes that may be rejected. 0 means that no sample is rejected.
 
     measure : {"both", "concentration", "residual"}, default="both"
-        By what to tell. docs/explanations.md has figures.
+        Measures that make up the novelty. docs/explanations.md has figures.
 
     reject_label : label, default=None
-        What `predict` gives for a rejected sample. None: "none of these"; where labels are numbers, -1, or
-        less if there are negative ones.
+        Label of a rejected sample in `predict`. None means "none of these" if labels are text. If labels are
+        numbers it means -1, or a smaller number if there are negative labels.
 
     cv : int or cross-validation splitter, default=5
-        Folds in which training samples are judged, or fewer where a class has fewer samples. A splitter must
-        test each sample once, have all classes in every training fold, and do without groups.
+        Folds in which training samples are judged. There are fewer if a class has fewer samples. A splitter
+        must test each sample once, have all classes in every training fold, and need no groups.
 
     Attributes
     ----------
@@ -79,10 +82,10 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Concentration and residual of the training samples.
 
     cv_predictions_ : ndarray of shape (n_samples,)
-        Their labels by models that have not seen them.
+        Labels of the training samples, predicted by models that have not seen them.
 
     reject_label_ : label
-        What `predict` gives for a rejected sample.
+        Label of a rejected sample in `predict`.
 
     n_features_in_ : int
         Number of features seen in `fit`, where `estimator_` has it.
@@ -132,21 +135,21 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Array, y: Array) -> RejectingClassifier:
-        """Fit the classifier, and learn from the training samples what is usual.
+        """Fit the classifier, and learn the usual novelty from the training samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training samples, as `estimator` takes them.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
         self : RejectingClassifier
         """
-        our_parts(self.estimator)  # refuses what is not ours
-        fitted = clone(self.estimator).fit(X, y)  # refuses bad samples
+        our_parts(self.estimator)  # raises for other classifiers
+        fitted = clone(self.estimator).fit(X, y)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
@@ -161,12 +164,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Array) -> Array:
-        """The class with the largest score, or `reject_label_`.
+        """Return the class with the largest score for each sample, or `reject_label_`.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
@@ -177,7 +180,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         least = 1 / (len(self.evidence_) + 1)
         if 0 < self.reject < least:
             warnings.warn(
-                f"reject={self.reject} rejects nothing: with {len(self.evidence_)} training samples the "
+                f"reject={self.reject} rejects no sample: with {len(self.evidence_)} training samples the "
                 f"smallest share is {least:.3g}. Set reject to that or more, or train with more samples.",
                 UserWarning,
                 stacklevel=2,
@@ -189,7 +192,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self._labels(X)
 
     def _labels(self, X: Array) -> Array:
-        """Return what `predict` does, without its warning: once is enough for all chunks."""
+        """Return the labels of `predict`, without its warning, which is given once for all chunks."""
         scores, evidence = judge(self.estimator_, X)
         labels = self.classes_[scores.argmax(axis=1)]
         if self.reject == 0:
@@ -197,15 +200,16 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.where(self.p_values_of(evidence) <= self.reject, np.asarray(self.reject_label_), labels)
 
     def p_values(self, X: Array) -> Array:
-        """The share of training samples that are as unlike their classes as a sample is, or more.
+        """Return the share of training samples that have the same novelty as a sample, or a larger one.
 
-        With n training samples, of which m are, it is (m + 1) / (n + 1): for a new sample of the known classes
-        at most p with probability p, nearly, since the models in cross-validation had fewer samples.
+        If m of n training samples have it, the share is (m + 1) / (n + 1). For a new sample of the known
+        classes it is at most p with a probability of about p. (Only about, because the models in
+        cross-validation had fewer samples.)
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
@@ -217,12 +221,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.p_values_of(judge(self.estimator_, X)[1])
 
     def novelty(self, X: Array) -> Array:
-        """How unlike every class samples are: the larger the more, 0 being usual.
+        """Return how much samples differ from all classes: 0 is usual, and larger means more different.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
@@ -234,14 +238,14 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self._unlikeness(judge(self.estimator_, X)[1])
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
-        """Accuracy on labelled samples, a rejected one having the label `reject_label_`.
+        """Return the accuracy on labelled samples. Rejected samples have the label `reject_label_`.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. Of a Dask array only the labels that are predicted are collected.
+            Samples. From a Dask array only the predicted labels are collected.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
 
@@ -253,25 +257,21 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return accuracy(self, X, y, sample_weight)
 
     def _for_chunks(self, X: Array) -> RejectingClassifier:
-        """Return what is to judge chunks of a Dask array, as it is now: `fit` makes a new `estimator_`."""
+        """Return a copy of the model as it is now, to judge chunks of a Dask array."""
         check_rows(X)
-        width = getattr(self, "n_features_in_", X.shape[1])  # not every pipeline knows
-        if width != X.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but RejectingClassifier is expecting {width} features as input."
-            )
+        _check_n_features(self, X, reset=False)  # does nothing for pipelines that do not know the number
         model = copy(self)
         if isinstance(self.estimator_, DictionaryClassifier):
             model.estimator_ = for_chunks(self.estimator_, X)
         return model
 
     def p_values_of(self, evidence: Array) -> Array:
-        """The same for samples whose evidence is known.
+        """Return `p_values` of samples with known evidence.
 
         Parameters
         ----------
         evidence : ndarray of shape (n_samples, 2)
-            Concentration and residual.
+            Concentration and residual of the samples.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     def decision_function(self, X: Array) -> Array:
-        """Scores of the classes, by the classifier.
+        """Return the scores of the classes, by the classifier.
 
         Parameters
         ----------
@@ -315,21 +315,21 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 class Parts(NamedTuple):
-    """What an estimator is made of, whatever pipelines and wrappers are around it."""
+    """The parts of an estimator, without the pipelines and wrappers around them."""
 
     transformers: list[Any]
     classifier: Any
     rejecter: RejectingClassifier | None
 
     def transform(self, X: Any) -> Any:
-        """Return samples as the classifier takes them."""
+        """Return samples after all transformers, as the classifier takes them."""
         for step in self.transformers:
             X = step.transform(X)
         return X
 
 
 def parts_of(estimator: Any) -> Parts:
-    """Return the steps before a classifier, those of pipelines in pipelines too, and what rejects around it."""
+    """Return the parts of an estimator, also of pipelines in pipelines."""
     if isinstance(estimator, RejectingClassifier):
         inner = parts_of(getattr(estimator, "estimator_", estimator.estimator))
         return inner._replace(rejecter=estimator)
@@ -341,12 +341,12 @@ def parts_of(estimator: Any) -> Parts:
 
 
 def our_parts(estimator: Any) -> Parts:
-    """Return the parts of a classifier with atoms; raise for others."""
+    """Return the parts of a classifier with atoms. Raise for other estimators."""
     parts = parts_of(estimator)
     if not isinstance(parts.classifier, DictionaryClassifier):
         raise TypeError(
-            f"{type(parts.classifier).__name__} has no atoms to tell by. Give one of this package's "
-            "classifiers, LEDLClassifier for one, or a Pipeline that ends in one."
+            f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
+            "classifiers, such as LEDLClassifier, or a Pipeline that ends in one."
         )
     return parts
 
@@ -355,18 +355,18 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline."""
     parts = our_parts(estimator)
     model, X = parts.classifier, parts.transform(X)
-    found: tuple[Array, Array] = model.dictionary_.judge(check_samples(model, X), model.device, model.n_jobs)
-    return found
+    X = check_samples(model, X)
+    return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 
 
 def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
-    """Return stratified splits of the training samples, fewer than asked for if a class has fewer samples."""
+    """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples."""
     classes, counts = np.unique(y, return_counts=True)
     if isinstance(cv, Integral):
         if counts.min() < 2:
             raise ValueError(
-                f"The class {classes[counts.argmin()]} has one sample only, so that no model can judge it "
-                "without having seen it. Add another, or leave the class out."
+                f"The class {classes[counts.argmin()]} has one sample only. Each sample is judged by a model "
+                "that has not seen it, so a class needs two. Add another sample, or leave the class out."
             )
         cv = int(min(int(cv), counts.min()))
     folds = list(check_cv(cv, y, classifier=True).split(X, y))
@@ -374,29 +374,29 @@ def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
     if (tested != 1).any():
         odd = (tested != 1).argmax()
         raise ValueError(
-            f"cv={cv} tests sample {odd} {tested[odd]} times, but each is to be judged once. Give a splitter "
-            "whose test folds part the samples, or a number."
+            f"cv={cv} tests sample {odd} {tested[odd]} times, but each sample must be tested once. Give "
+            "another splitter, or a number."
         )
     for train, _ in folds:
         missing = np.setdiff1d(classes, y[train])
         if missing.size:
             raise ValueError(
-                f"cv={cv} has a fold without training samples of the class {missing[0]}, whose samples would "
-                "seem strange to it. Give a stratified splitter, or a number."
+                f"cv={cv} has a fold without training samples of the class {missing[0]}, so its model does not "
+                "know the class. Give a stratified splitter, or a number."
             )
     return folds
 
 
 def checked_label(label: Any, classes: Array) -> Any:
-    """Return what rejected samples are called: like the classes, and none of them."""
+    """Return the label of rejected samples. Raise if it is a class, or not of the type of the classes."""
     numbers = classes.dtype.kind in "biuf"
     if label is None:
         label = min(-1, math.floor(classes.min()) - 1) if numbers else "none of these"
     if numbers == isinstance(label, str):
         kind = "numbers" if numbers else "text"
-        raise ValueError(f"reject_label={label!r} must be like the labels, which are {kind}.")
+        raise ValueError(f"reject_label={label!r} must be of the type of the labels, which are {kind}.")
     if not isinstance(label, str) and not math.isfinite(label):
         raise ValueError(f"reject_label={label} must be a finite number.")
     if label in classes.tolist():
-        raise ValueError(f"reject_label={label!r} is the label of a class. Choose one that is not among them.")
+        raise ValueError(f"reject_label={label!r} is the label of a class. Choose another label.")
     return label

@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 
 from helpers.models import ESTIMATORS, make
-from ledl import BatchedSearchCV, LEDLClassifier, sparse_encode
+from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, sparse_encode
 
 # Codes that a tolerance could change would hide what is looked for; kernels must not see added features.
 STRICT = {"transform_tol": 1e-10, "gamma": 0.003, "n_nonzero_coefs": 2, "random_state": 0}
@@ -70,6 +70,14 @@ def estimator(request):
     return make(request.param, **STRICT)
 
 
+def some(values, model, rng):
+    """Return all values for CRC, which is fitted fastest, and two for others, which share its checks."""
+    values = list(values)
+    if isinstance(model, CRCClassifier) and model.kernel == "linear":
+        return values
+    return [values[i] for i in rng.choice(len(values), min(2, len(values)), replace=False)]
+
+
 @pytest.fixture(params=SAMPLES_AS_ATOMS)
 def samples_as_atoms(request):
     return make(request.param, **STRICT)
@@ -114,7 +122,7 @@ def test_labels_of_any_kind(estimator, on_problems):
     def check(problem):
         X, labels, new, rng = problem
         plain = clone(estimator).fit(X, labels)
-        for kind, names in LABELS.items():
+        for kind, names in some(LABELS.items(), estimator, rng):
             if len(names) >= problem.n_classes:
                 chosen = names[np.sort(rng.choice(len(names), problem.n_classes, replace=False))]
                 model = clone(estimator).fit(X, chosen[labels])
@@ -142,7 +150,7 @@ def test_numbers_of_any_type_are_their_values(estimator, on_problems):
     def check(problem):
         X, labels, new = np.floor(4 * problem.X), problem.labels, np.floor(4 * problem.new)
         same = fitted_answers(estimator, X, labels, new)
-        for dtype in ("f2", "i1", "u1", "i4", "u8", ">f8", ">i2"):
+        for dtype in some(("f2", "i1", "u1", "i4", "u8", ">f8", ">i2"), estimator, problem.rng):
             found = fitted_answers(estimator, X.astype(dtype), labels, new.astype(dtype))
             assert_array_equal(found, same, err_msg=dtype)
         bits, new_bits = X > 8, new > 8
@@ -184,9 +192,9 @@ LAYOUTS = {
 
 def test_layout_does_not_matter(estimator, on_problems):
     def check(problem):
-        X, labels, new, _ = problem
+        X, labels, new, rng = problem
         same = fitted_answers(estimator, X, labels, new)
-        for name, laid_out in LAYOUTS.items():
+        for name, laid_out in some(LAYOUTS.items(), estimator, rng):
             found = fitted_answers(estimator, laid_out(X), labels, laid_out(new))
             assert_array_equal(found, same, err_msg=name)
 
@@ -262,7 +270,7 @@ def test_a_sample_has_its_answer_whatever_comes_with_it(estimator, on_problems):
         assert_allclose(one_by_one, together, atol=1e-8, rtol=1e-6)
         assert_allclose(answers(model, new[order]), together[order], atol=1e-8, rtol=1e-6)
         many = np.tile(new, (100, 1))  # several chunks
-        for n_jobs in (1, 2, 3):
+        for n_jobs in (1, 3):
             found = answers(model.set_params(n_jobs=n_jobs), many)
             assert_allclose(found, np.tile(together, (100, *[1] * (together.ndim - 1))), atol=1e-8, rtol=1e-6)
 
@@ -308,8 +316,7 @@ poor_problems = st.builds(
 )
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("dtype", "normalize"), [(np.float64, False), (np.float32, True)])
 def test_poor_samples_give_finite_answers(estimator, dtype, normalize, on_problems):
     def check(problem):
         X, labels, new, _ = problem
@@ -325,7 +332,7 @@ def test_poor_samples_give_finite_answers(estimator, dtype, normalize, on_proble
             assert set(model.predict(new)) <= set(range(problem.n_classes))
 
     with warnings.catch_warnings():
-        # What is told of such samples is right, and not what is looked at.
+        # The warnings about such samples are right, and are not tested here.
         warnings.simplefilter("ignore", UserWarning)
         on_problems(check, poor_problems)
 

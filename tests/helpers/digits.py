@@ -1,10 +1,19 @@
-"""Digits as folders of images."""
+"""The digits of scikit-learn: a few to train on and some to predict, or folders of images."""
 
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from ledl.datasets import few_shot_splits
+
 NAMES = ["eins [1]", "null", "zwei"]  # brackets are no markup
+
+
+def few_digits(n_new, **options):
+    """Return a few training samples with labels, and `n_new` new samples with labels."""
+    X, y = load_digits(return_X_y=True)
+    train, test = next(few_shot_splits(y, **options))
+    return X[train], y[train], X[test[:n_new]], y[test[:n_new]]
 
 
 def write_digits(root):

@@ -8,13 +8,12 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
+from helpers.digits import few_digits
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
 from ledl import model_selection as selection
-from ledl.datasets import few_shot_splits
 from ledl.parallel import goes_elsewhere, n_places, n_threads, run_tasks
 
 SEARCHES = [
@@ -30,14 +29,12 @@ SEARCHES = [
 
 @pytest.fixture(scope="module")
 def digits():
-    X, y = load_digits(return_X_y=True)
-    train, test = next(few_shot_splits(y, n_per_class=5))
-    return X[train], y[train], X[test[:300]], y[test[:300]]
+    return few_digits(100)
 
 
 @pytest.fixture(params=["dask", "loky"])
 def backend(request):
-    """Its name, with what it needs running."""
+    """Its name. The cluster runs if it is Dask's."""
     if request.param == "dask":
         request.getfixturevalue("client")
     return request.param
@@ -61,27 +58,32 @@ def processes_of(monkeypatch, work):
 
 
 def searched(model, grid, X, y):
-    """A search, and what it warned of."""
+    """A search, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         search = BatchedSearchCV(clone(model), grid, cv=3).fit(X, y)
-    # loky replaces its workers when it likes, and tells.
+    # loky replaces its workers at times, and warns.
     ours = [w for w in caught if not str(w.message).startswith("A worker stopped while some jobs")]
     return search, sorted((w.category.__name__, str(w.message), w.filename) for w in ours)
 
 
-@pytest.mark.parametrize(("model", "grid"), SEARCHES)
+# Every search once, and the first, whose training is spread, too, on both.
+@pytest.mark.parametrize(
+    ("backend", "model", "grid"),
+    [("dask", *SEARCHES[0]), *[("loky", *search) for search in SEARCHES]],
+    indirect=["backend"],
+)
 def test_the_same_search_wherever_its_batches_run(model, grid, digits, backend, monkeypatch):
     X, y, new, _ = digits
-    monkeypatch.setattr(selection, "BATCH", 2**12)  # several batches, that there is something to spread
-    expected, said = searched(model, grid, X, y)
+    monkeypatch.setattr(selection, "BATCH", 2**12)  # several batches, so that there is something to spread
+    expected, expected_warnings = searched(model, grid, X, y)
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        found, told = searched(model, grid, X, y)
+        found, warned = searched(model, grid, X, y)
     for name, values in expected.cv_results_.items():
         if "time" not in name:
             np.testing.assert_array_equal(found.cv_results_[name], values, name)
     assert found.best_params_ == expected.best_params_
-    assert told == said
+    assert warned == expected_warnings
     np.testing.assert_array_equal(found.predict(new), expected.predict(new))
 
 
@@ -95,18 +97,25 @@ def test_batches_leave_this_process(work, digits, backend, monkeypatch):
     assert os.getpid() not in used
 
 
-def test_large_arrays_that_arrive_as_they_cannot_be_written_to(backend):
-    """joblib maps those of more than a mebibyte into the memory of its processes."""
+FEW_ATOMS = LEDLClassifier(n_components=16, tol=0, max_iter=3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "model"),
+    [("dask", FEW_ATOMS), ("loky", FEW_ATOMS), ("loky", SRCClassifier())],
+    indirect=["backend"],
+)
+def test_large_arrays_that_arrive_read_only(backend, model):
+    """joblib maps arrays of more than a mebibyte into the memory of its processes."""
     rng = np.random.default_rng(0)
     X, y = rng.random((240, 1200)), np.arange(240) % 4
-    grid = {"alpha": [2**-3, 2**-4]}
-    for model in (SRCClassifier(), LEDLClassifier(n_components=16, tol=0, max_iter=3, random_state=0)):
-        expected = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-        with joblib.parallel_config(backend=backend, n_jobs=2):
-            found = BatchedSearchCV(model, grid, cv=2, refit=False).fit(X, y)
-        for i in range(2):
-            name = f"split{i}_test_score"
-            np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
+    search = BatchedSearchCV(model, {"alpha": [2**-3, 2**-4]}, cv=2, refit=False)
+    expected = clone(search).fit(X, y)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found = clone(search).fit(X, y)
+    for i in range(2):
+        name = f"split{i}_test_score"
+        np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
 
 
 def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):
@@ -129,21 +138,25 @@ def test_the_samples_of_a_fold_travel_once_in_a_batch(digits, monkeypatch):
     assert small < 40 * wide.shape[1] * 8 / 4  # coordinates, not features
 
 
-def test_fits_that_break_are_told_as_without_a_cluster(digits, backend):
+def test_fits_that_fail_are_reported_as_without_a_cluster(digits, backend):
     X, y, *_ = digits
     model = LEDLClassifier(random_state=0, tol=0, max_iter=8)
     grid = {"alpha": [2**-6], "dual_step": [0.5, 1e150]}
-    expected, said = searched(model, grid, X / 16, y)
+    expected, expected_warnings = searched(model, grid, X / 16, y)
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        found, told = searched(model, grid, X / 16, y)
+        found, warned = searched(model, grid, X / 16, y)
     assert np.isnan(found.cv_results_["mean_test_score"]).tolist() == [False, True]
     assert found.best_params_ == expected.best_params_
-    assert [text for kind, text, _ in told if kind == "FitFailedWarning"] == [
-        text for kind, text, _ in said if kind == "FitFailedWarning"
+    assert [text for kind, text, _ in warned if kind == "FitFailedWarning"] == [
+        text for kind, text, _ in expected_warnings if kind == "FitFailedWarning"
     ]
     # NumPy names the operation, too, when it warns by itself.
-    troubles = {text.split(" encountered")[0] for kind, text, _ in said if kind == "RuntimeWarning"}
-    assert {text.removesuffix(" encountered") for kind, text, _ in told if kind == "RuntimeWarning"} == troubles
+    troubles = {
+        text.split(" encountered")[0] for kind, text, _ in expected_warnings if kind == "RuntimeWarning"
+    }
+    assert {
+        text.removesuffix(" encountered") for kind, text, _ in warned if kind == "RuntimeWarning"
+    } == troubles
     assert troubles
 
 

@@ -1,8 +1,9 @@
-"""Every public name says what it is, what it takes, what it gives, and how it is used.
+"""Every public name says what it is, what it takes, what it returns, and how it is used.
 
-That the examples run is the business of doctest, which pytest collects from the package.
+The examples are run by doctest, which pytest collects from the package.
 """
 
+import ast
 import inspect
 from importlib import import_module
 from pathlib import Path
@@ -19,12 +20,23 @@ MODULES = [
     "ledl.persistence",
     "ledl.experiments",
 ]
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference.rst"
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference.rst"
+# Files and folders of the package whose functions have docstrings that begin with a verb.
+WITH_VERBS = [
+    "coding",
+    "dictionary.py",
+    "estimators",
+    "kernels.py",
+    "model_selection.py",
+    "rejection.py",
+]
+VERBS = set((ROOT / "tests" / "helpers" / "verbs.txt").read_text("utf-8").split())
 
 # numpydoc's codes: no docstring, no summary or one of several lines; parameters that are missing, unknown, out
 # of order, without type or description, badly written; sections that are unknown or out of order.
 EVERYWHERE = {"GL03", "GL06", "GL07", "GL08", "SS01", "SS06", "PR01", "PR02", "PR03", "PR04", "PR07", "PR10"}
-# Nothing said about what is given, and no example.
+# No section on what is returned, and no example.
 RETURNS, EXAMPLES = "RT01", "EX01"
 
 
@@ -79,6 +91,28 @@ def test_the_reference_has_every_public_name(module):
     names = {name.removeprefix(f"{module}.") for name in PUBLIC if name.rpartition(".")[0] == module}
     names |= {name for name in import_module(module).__all__ if name.isupper()}
     assert names <= listed, f"not in docs/reference.rst: {sorted(names - listed)}"
+
+
+def without_a_verb(source):
+    """Yield functions whose docstring does not begin with a verb. Properties are nouns."""
+    for node in ast.walk(ast.parse(source)):
+        names = {getattr(d, "attr", getattr(d, "id", "")) for d in getattr(node, "decorator_list", [])}
+        if isinstance(node, ast.FunctionDef) and not names & {"property", "cached_property"}:
+            words = (ast.get_docstring(node) or "Return").split()
+            if words[0].strip(",.:;`") not in VERBS:
+                yield f"{node.name}: {' '.join(words[:8])}"
+
+
+@pytest.mark.parametrize("name", WITH_VERBS)
+def test_docstrings_of_functions_begin_with_a_verb(name):
+    path = ROOT / "src" / "ledl" / name
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    assert not [f"{file.name}, {fault}" for file in files for fault in without_a_verb(file.read_text("utf-8"))]
+
+
+def test_a_docstring_without_a_verb_is_found():
+    source = 'def f():\n    "The codes."\n\n@property\ndef p(self):\n    "The codes."\n'
+    assert list(without_a_verb(source)) == ["f: The codes."]
 
 
 def test_a_poor_docstring_is_found(monkeypatch):

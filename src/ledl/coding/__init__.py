@@ -1,7 +1,7 @@
 """Sparse codes of samples over a dictionary: the lasso, ridge regression, orthogonal matching pursuit.
 
-`Lasso`, `Ridge` and `OMP` name a method and its settings; `prepare` makes a coder of one for given atoms;
-`code_in_chunks` codes many samples with it.
+`Lasso`, `Ridge` and `OMP` are the settings of a method. `prepare` makes a coder of them for given atoms.
+`code_in_chunks` codes many samples with a coder.
 """
 
 from ledl.coding._api import float_tensor, sparse_encode

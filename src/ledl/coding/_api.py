@@ -17,10 +17,10 @@ from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.lasso import SOLVERS
 from ledl.subspace import IdentitySubspace, squared_norms
 
-# Why options are not for Dask arrays, and what to do in their place.
+# Options that Dask arrays do not have, and what to do instead.
 NOT_LAZY = {
     "init": "Leave it out: it saves time, and changes nothing else",
-    "sparse_output": "Leave it out, and make codes.map_blocks(scipy.sparse.csr_array) of what you get",
+    "sparse_output": "Leave it out, and convert the codes with codes.map_blocks(scipy.sparse.csr_array)",
     "return_info": "Leave it out, or encode chunks in memory, X.blocks[i].compute()",
 }
 
@@ -41,7 +41,7 @@ def sparse_encode(
     n_jobs: int | None = None,
     return_info: bool = False,
 ) -> Any:
-    r"""Sparse codes of samples over a dictionary.
+    r"""Return sparse codes of samples over a dictionary.
 
     With `alpha`, each sample x has the code s of the lasso
 
@@ -54,65 +54,67 @@ def sparse_encode(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Samples; float32 and float64 stay what they are, and so do codes, anything else becomes float64. A
-        memory-mapped array is read chunk by chunk. PyTorch tensors are coded where they lie. A Dask array
-        gives a Dask array of as many chunks of rows, and nothing is computed yet.
+        Samples. float32 gives codes in float32, and all other types give float64. A memory-mapped array is read
+        chunk by chunk. PyTorch tensors are coded on their device. A Dask array gives a Dask array with the same
+        chunks of rows, and nothing is computed yet.
 
     dictionary : array-like of shape (n_components, n_features)
-        The atoms D. They need not have norm 1, but for OMP that is what makes their correlations comparable.
+        The atoms D. They need not have norm 1, but OMP compares correlations, which is fair only for equal
+        norms.
 
     alpha : float, default=None
-        Weight of the l1 norm, as in scikit-learn's `SparseCoder`. At :math:`\max |D x|` and above, codes are
-        zero.
+        Weight of the l1 norm, as in scikit-learn's `SparseCoder`. If it is :math:`\max |D x|` or more, codes
+        are zero.
 
     n_nonzero_coefs : int, default=None
-        Non-zeros of a code at most, for orthogonal matching pursuit. Fewer where the residual vanishes or no
-        independent atom is left.
+        Largest number of non-zeros of a code, for orthogonal matching pursuit. A code has fewer if the residual
+        vanishes or no independent atom is left.
 
     solver : {"auto", "active_set", "admm"}, default="auto"
-        For the lasso. ``"active_set"`` takes exact steps and fears no coherent atoms; ``"admm"`` is for dense
-        codes, with nearly as many non-zeros as the dictionary has independent atoms. ``"auto"`` takes
-        ``"active_set"``, unless that needs many rounds for a few pilot samples: then ``"admm"``, and exact
-        steps for samples that it leaves over.
+        Solver of the lasso. ``"active_set"`` takes exact steps, and works well for coherent atoms. ``"admm"``
+        is for dense codes, with nearly as many non-zeros as the dictionary has independent atoms. ``"auto"``
+        takes ``"active_set"``, unless that needs many rounds for a few pilot samples. Then it takes ``"admm"``,
+        and exact steps for samples that ADMM does not finish.
 
     tol : float, default=1e-6
-        The gap of each sample x is at most this times :math:`\tfrac12 \|x\|^2`; for float32 at least 1e-5. At
-        1e-4 and above, products are made in float32, which is faster. Lasso only.
+        Tolerance. The gap of each sample x is at most `tol` times :math:`\tfrac12 \|x\|^2`. For float32 it is
+        at least 1e-5. From 1e-4 on, products are made in float32, which is faster. Lasso only.
 
     max_iter : int, default=10_000
-        Iterations a sample at most: rounds of exact steps, or steps of ADMM. Lasso only.
+        Largest number of iterations of a sample: rounds of exact steps, or steps of ADMM. Lasso only.
 
     positive : bool, default=False
-        Non-negative codes. Lasso only.
+        If True, codes are not negative. Lasso only.
 
     init : array-like or sparse matrix of shape (n_samples, n_components), default=None
-        Codes to start from, such as those at another alpha. Lasso only; not for Dask arrays.
+        Codes to start from, for example those at another alpha. Lasso only, and not for Dask arrays.
 
     sparse_output : bool, default=False
-        Give a `scipy.sparse.csr_array`: much less memory where codes are sparse. Not for Dask arrays.
+        If True, codes are a `scipy.sparse.csr_array`, which needs much less memory. Not for Dask arrays.
 
     device : str, default=None
-        Where codes are computed: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
-        ``"cpu"``, with PyTorch (extra ``gpu``). There ``"admm"`` is the only solver, for ``"auto"`` with exact
-        steps on the host for samples that it leaves over. Of no effect on tensors.
+        Device that computes codes. None means the processors, with NumPy. ``"cuda"`` means a GPU and ``"cpu"``
+        the processors, both with PyTorch (extra ``gpu``). With PyTorch ``"admm"`` is the only solver. With
+        ``"auto"``, exact steps on the host follow for samples that ADMM does not finish. Tensors stay on their
+        device, whatever this says.
 
     n_jobs : int, default=None
-        Threads. None means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
+        Number of threads. None means 1 unless in a `joblib.parallel_config` context. -1 means all processors.
 
     return_info : bool, default=False
-        Give a `CodingInfo` too. Not for Dask arrays.
+        If True, a `CodingInfo` is returned, too. Not for Dask arrays.
 
     Returns
     -------
     codes : ndarray, csr_array, tensor or Dask array of shape (n_samples, n_components)
-        A row for each sample: what it takes of each atom.
+        Codes, a row for each sample with a coefficient for each atom.
     info : CodingInfo
-        Only if `return_info`.
+        Description of the solution for each sample. Only if `return_info`.
 
     Warns
     -----
     ConvergenceWarning
-        If samples did not reach the gap, with their number.
+        If samples did not reach the gap. The warning has their number.
 
     See Also
     --------
@@ -120,9 +122,9 @@ def sparse_encode(
 
     Notes
     -----
-    The first call on a machine compiles, for 5 to 10 seconds; later ones find the compiled code in numba's
-    cache, beside the package or where NUMBA_CACHE_DIR says. Where atoms are dependent, codes are not unique:
-    compare objectives.
+    The first call on a machine takes 5 to 10 seconds longer, because code is compiled. Later calls find it in
+    numba's cache, which is next to the package or in NUMBA_CACHE_DIR. Where atoms are dependent, codes are not
+    unique: compare objectives.
 
     Examples
     --------
@@ -147,14 +149,14 @@ def sparse_encode(
         for name in given:
             if given[name]:
                 raise ValueError(
-                    f"{name} is for samples in memory, but X is a Dask array, of which nothing is computed "
+                    f"{name} is for samples in memory, but X is a Dask array, and nothing of it is computed "
                     f"yet. {NOT_LAZY[name]}."
                 )
         check_rows(X)
-        D = np.array(to_host(_checked(dictionary, "dictionary")))  # theirs may have changed by then
+        D = np.array(to_host(_checked(dictionary, "dictionary")))  # a copy: the user may change the array later
         _check_options(X, D, solver, positive, None, device, False, {**numbers, "n_jobs": n_jobs})
-        squared_norms(D, "The dictionary")  # refuses what is not finite
-        n_threads(n_jobs)  # refuses none
+        squared_norms(D, "The dictionary")  # raises if it is not finite
+        n_threads(n_jobs)  # raises for 0
         options: dict[str, Any] = {"solver": solver, "positive": positive, "device": device, "n_jobs": n_jobs}
         return map_rows(partial(sparse_encode, dictionary=D, **numbers, **options), X, floats_of(X), len(D))
     X, D = _checked(X, "X"), _checked(dictionary, "dictionary")
@@ -163,10 +165,9 @@ def sparse_encode(
     _check_options(X, D, solver, positive, init, device, sparse_output, {**numbers, "n_jobs": n_jobs})
     threads, samples, space = n_threads(n_jobs), Samples(X, device), IdentitySubspace()
     with one_blas_thread(), float32_products("full", samples.where):
-        most = min(max_iter, 2**31)  # what compiled loops can count
         settings: Any = OMP(n_nonzero_coefs or 0)
-        if alpha is not None:
-            settings = Lasso(alpha, tol, solver, most, bool(positive))
+        if alpha is not None:  # compiled loops count to 2**31
+            settings = Lasso(alpha, tol, solver, min(max_iter, 2**31), bool(positive))
         coder = settings.prepare(D, samples, space, threads, {})
         shape = (0 if sparse_output else len(X), len(D))
         codes: Any = namespace(X).empty(shape, dtype=X.dtype, device=X.device)
@@ -176,16 +177,16 @@ def sparse_encode(
             if not sparse_output:
                 codes[chunk] = part
                 return None
-            places = np.flatnonzero(part)  # faster than SciPy's way from a dense array
+            places = np.flatnonzero(part)  # faster than SciPy's conversion of a dense array
             rows, columns = np.divmod(places, len(D))
             return np.bincount(rows, minlength=len(part)), columns.astype(np.int32), part.reshape(-1)[places]
 
-        advice = "Raise max_iter, tol or alpha, or take another solver."
+        advice = "Raise max_iter, tol or alpha, or use another solver."
         parts, info = code_in_chunks(coder, samples, space, finish, threads, advice, init)
     if sparse_output:
         counts, columns, values = (np.concatenate(found) for found in zip(*parts, strict=True))
         ends = np.concatenate([[0], np.cumsum(counts)])
-        if len(values) < np.iinfo(np.int32).max:  # what most of scikit-learn wants
+        if len(values) < np.iinfo(np.int32).max:  # as most of scikit-learn needs
             ends = ends.astype(np.int32)
         codes = scipy.sparse.csr_array((values, columns, ends), shape=(len(X), len(D)))
     if not return_info:
@@ -195,10 +196,10 @@ def sparse_encode(
 
 
 def _checked(array: Array, name: str) -> Array:
-    """Return a matrix of floats; a plain one is left to `squared_norms`, which looks at numbers where they are
-    used.
+    """Return a matrix of floats.
 
-    scikit-learn's check takes longer than a small job, and reads a large array once more.
+    The numbers of a plain array are checked later, by `squared_norms`: scikit-learn's check takes longer than a
+    small job, and reads a large array once more.
     """
     if type(array) is np.ndarray and array.dtype in (np.float64, np.float32) and array.ndim == 2 and array.size:
         return array
@@ -214,19 +215,19 @@ def _checked(array: Array, name: str) -> Array:
 
 
 def float_tensor(array: Array, name: str = "X") -> Array:
-    """Return a dense tensor of float32 or float64, float64 unless it was a float; without a gradient."""
+    """Return a dense tensor of float32 or float64, without a gradient. Integers become float64."""
     xp = namespace(array)
     if str(array.layout) != "torch.strided":
-        raise ValueError(f"{name} is a tensor of layout {array.layout}; give a dense one: {name}.to_dense().")
+        raise ValueError(f"{name} is a tensor of layout {array.layout}. Give a dense one: {name}.to_dense().")
     if array.is_complex():
-        raise ValueError(f"{name} is complex ({array.dtype}). Complex data not supported: give real numbers.")
+        raise ValueError(f"{name} is complex ({array.dtype}). Complex data not supported. Give real numbers.")
     if array.dtype in (xp.float64, xp.float32):
         return array.detach()
     return xp.astype(array.detach(), xp.float32 if array.dtype.is_floating_point else xp.float64)
 
 
 def _checked_init(init: Any, X: Array, shape: tuple[int, int]) -> Any:
-    """Return codes to start from as floats, on the host unless X is a tensor; they may be sparse."""
+    """Return codes to start from as floats, on the host unless X is a tensor. They may be sparse."""
     if tuple(init.shape if is_torch(init) else np.shape(init)) != shape:
         raise ValueError(f"init has shape {tuple(np.shape(init))}, but codes have shape {shape}.")
     if is_torch(init):
@@ -247,7 +248,7 @@ def _check_options(
     sparse_output: bool,
     numbers: dict[str, Any],
 ) -> None:
-    """Raise if options are wrong, or do not go together or with the arrays."""
+    """Raise if options are wrong, or do not fit each other or the arrays."""
     alpha, n_nonzero = numbers["alpha"], numbers["n_nonzero_coefs"]
     if (alpha is None) == (n_nonzero is None):
         raise ValueError(
@@ -256,7 +257,7 @@ def _check_options(
         )
     if solver not in ("auto", *SOLVERS):
         raise ValueError(
-            f"solver={solver!r} is unknown; choose one of {', '.join(['auto', *SOLVERS])} for the lasso, or "
+            f"solver={solver!r} is unknown. Choose one of {', '.join(['auto', *SOLVERS])} for the lasso, or "
             "give n_nonzero_coefs instead of alpha for orthogonal matching pursuit."
         )
     if not isinstance(positive, bool | np.bool_):
@@ -265,8 +266,8 @@ def _check_options(
     for name in given:
         if n_nonzero is not None and given[name]:
             raise ValueError(
-                f"Orthogonal matching pursuit (n_nonzero_coefs) knows no {name}; leave it out, or give alpha "
-                "for the lasso."
+                f"Orthogonal matching pursuit (n_nonzero_coefs) has no {name}. Leave it out, or give alpha for "
+                "the lasso."
             )
     for name, value in numbers.items():
         if value is None and name in ("alpha", "n_nonzero_coefs", "n_jobs"):
@@ -280,8 +281,8 @@ def _check_options(
             raise ValueError(f"{name}={value!r} must be greater than 0 and finite.")
     if X.shape[1] != D.shape[1]:
         raise ValueError(
-            f"X has {X.shape[1]} features and the dictionary {D.shape[1]}: both must have the same. Rows are "
-            "samples, and atoms; transpose what has them as columns."
+            f"X has {X.shape[1]} features and the dictionary {D.shape[1]}, but both must have the same number. "
+            "Samples and atoms are rows. Transpose arrays that have them as columns."
         )
     if is_torch(X) and sparse_output:
         raise ValueError("sparse_output gives a SciPy array, but X is a tensor. Convert X, or leave it out.")

@@ -2,9 +2,8 @@
 
 Many samples are coded chunk by chunk: in threads on the host, one after the other on a device.
 
-`Settings` (`Lasso`, `Ridge`, `OMP`) name a way to code; `prepare` makes a `Coder` of them for given atoms and
-samples. What does not depend on the samples is looked up in `kept`, a dictionary that belongs to the atoms, and
-put there.
+`Lasso`, `Ridge` and `OMP` are `Settings`. Their `prepare` makes a `Coder` for given atoms and samples. Results
+that do not depend on the samples are kept in `kept`, a dictionary that belongs to the atoms.
 """
 
 from __future__ import annotations
@@ -41,17 +40,18 @@ from ledl.solvers.lasso import PILOTS, Penalty, duality_gap, find_penalty, lasso
 from ledl.solvers.omp import omp
 from ledl.subspace import Subspace, scaled, squared_norms
 
-# Numbers in the codes, or the samples, of a chunk: 2 MB in float64, which a core's cache can nearly hold; but
-# at least so many samples, or BLAS would spend its time on packing the atoms.
+# Largest number of numbers in the codes, or the samples, of a chunk: 2 MB in float64, which nearly fit into the
+# cache of a core. But a chunk has at least so many samples: with fewer, BLAS spends its time on packing the
+# atoms.
 CHUNK, CHUNK_ROWS = 2**18, 256
-# Chunks a thread, so that none waits long for another.
+# Number of chunks for each thread, so that no thread waits long for another.
 CHUNKS_A_THREAD = 4
-# The same on a device: enough to fill it. Arrays of that size which the lasso needs there, in float64.
+# The size of a chunk on a device, enough to fill it, and the number of such arrays of float64 in the lasso.
 DEVICE_CHUNK, DEVICE_ARRAYS = 2**28, 16
 
 
 class Coder(Protocol):
-    """A dictionary made ready: samples in its coordinates, and their squared norms, to codes."""
+    """Code samples, given in the coordinates of a dictionary with their squared norms."""
 
     atoms: Array
     solver: str
@@ -63,23 +63,23 @@ class Coder(Protocol):
 
 
 class CodingInfo(NamedTuple):
-    """What `sparse_encode` did, sample by sample: a named tuple.
+    """Describe the codes of `sparse_encode` for each sample, as a named tuple.
 
     Parameters
     ----------
     gap : ndarray of shape (n_samples,), or None
-        Duality gaps, on the scale of the objective, of the codes before they are rounded to the type of the
-        data; None for OMP, which minimises nothing that has one.
+        Duality gaps, on the scale of the objective. They are measured before codes are rounded to the type of
+        the data. None for OMP, which has no duality gap.
     n_iter : ndarray of shape (n_samples,)
-        Iterations; for OMP atoms taken.
+        Numbers of iterations. For OMP the numbers of atoms taken.
     n_nonzero : ndarray of shape (n_samples,)
-        Non-zeros of the codes.
+        Numbers of non-zeros of the codes.
     converged : ndarray of shape (n_samples,)
-        Whether the gap is at most `tol` times half the squared norm of the sample; for OMP always.
+        True if the gap is at most `tol` times half the squared norm of the sample. For OMP always True.
     tol : float, or None
-        The tolerance that was used: in float32 at least 1e-5.
+        Tolerance that was used. In float32 it is at least 1e-5.
     solver : str
-        The solver that was used.
+        Solver that was used.
 
     Examples
     --------
@@ -105,17 +105,11 @@ class CodingInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples as they came, which are worked on chunk by chunk: on the device asked for, scaled if so asked.
-
-    Tensors stay where they lie.
-    """
+    """Samples, given chunk by chunk on `device`, and scaled if `unit_norm`. Tensors stay on their device."""
 
     data: Array
     device: str | None = None
     unit_norm: bool = False
-
-    def __len__(self) -> int:
-        return len(self.data)
 
     def __getitem__(self, rows: Any) -> Array:
         chunk = self.data[rows]
@@ -124,7 +118,7 @@ class Samples:
         return scaled(chunk) if self.unit_norm else chunk
 
     def stream(self, chunks: list[slice]) -> Iterator[Array]:
-        """Yield the chunks in turn, the next one being on its way to the device meanwhile."""
+        """Yield the chunks one after the other, while the next one is sent to the device."""
         if is_torch(self.data) or len(chunks) == 1:
             yield from (self[chunk] for chunk in chunks)
             return
@@ -133,16 +127,16 @@ class Samples:
 
     @property
     def where(self) -> str | None:
-        """The device that they are worked on."""
+        """The device that they are coded on."""
         return str(self.data.device) if is_torch(self.data) else self.device
 
-    def beside(self, array: Array) -> Array:
-        """Return a host array where the samples are worked on."""
+    def to_device(self, array: Array) -> Array:
+        """Move a host array to the device of the samples."""
         return as_array(array, self.data) if is_torch(self.data) else place(to_host(array), self.device)
 
 
 class Settings(Protocol):
-    """What `ledl.dictionary` asks of a way to code."""
+    """Settings of a method that codes samples."""
 
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
@@ -159,11 +153,11 @@ def code_in_chunks(
     advice: str,
     init: Any = None,
 ) -> tuple[list[Any], CodingInfo]:
-    """Return what `finish` makes of each chunk (its place, codes, coordinates, squared norms), and what was
-    done.
+    """Code samples chunk by chunk. Return the results of `finish`, and a description of the codes.
 
-    A chunk is worked on by one thread, products included; on a device one after the other. One warning, with
-    `advice`, is for all samples that missed the gap.
+    `finish` takes the slice, codes, coordinates and squared norms of a chunk. On the host one thread works on a
+    chunk, including its products. On a device chunks follow one after the other. One warning, with `advice`, is
+    for all samples that missed the gap.
     """
     n = len(samples.data)
     gap, squares = np.full(n, np.nan), np.empty(n)
@@ -178,7 +172,7 @@ def code_in_chunks(
         return finish(chunk, namespace(codes).astype(codes, Y.dtype, copy=False), X, sq_norms)
 
     on_host = samples.where is None
-    atoms = coder.atoms if on_host else samples.beside(coder.atoms)
+    atoms = coder.atoms if on_host else samples.to_device(coder.atoms)
     chunks = list(gen_batches(n, chunk_size(atoms, samples.data.shape[1], n, threads)))
     if not on_host:
         parts = [work(chunk, Y) for chunk, Y in zip(chunks, samples.stream(chunks), strict=True)]
@@ -190,8 +184,8 @@ def code_in_chunks(
         late = ~converged
         worst = np.max(gap[late] / np.maximum(squares[late] / 2, np.finfo(np.float64).tiny))
         warnings.warn(
-            f"{late.sum()} of {n} samples did not reach the duality gap asked for (tol={coder.tol}, "
-            f"of half their squared norm; the worst has {worst:.1e}). {advice}",
+            f"{late.sum()} of {n} samples did not reach the requested duality gap. Relative to half their "
+            f"squared norm, tol={coder.tol} was requested, and the largest gap is {worst:.1e}. {advice}",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -201,33 +195,34 @@ def code_in_chunks(
 
 
 def chunk_size(atoms: Array, n_features: int, n_samples: int, threads: int) -> int:
-    """Return how many samples to code at once: what a core's cache, or a device's memory, holds of them."""
+    """Return how many samples to code at once: as many as fit into a core's cache, or a device's memory."""
     widest: int = max(atoms.shape[-2], n_features)
     if not isinstance(atoms, np.ndarray):
         most = free_memory(atoms) // (2 * DEVICE_ARRAYS * 8)
         return max(min(DEVICE_CHUNK, most) // widest, CHUNK_ROWS)
     rows = max(CHUNK // widest, CHUNK_ROWS)
-    # As many chunks as threads, or several times that, lest some wait for others.
+    # As many chunks as threads, or several times as many, so that threads do not wait for each other.
     rounds = max(
         -(-n_samples // (rows * threads)), min(n_samples // (CHUNK_ROWS * threads), CHUNKS_A_THREAD), 1
     )
     return -(-n_samples // (rounds * threads))
 
 
-# From this tolerance on, products are made in float32: their rounding is small beside it.
+# From this tolerance on, products are made in float32: their rounding errors are small compared with it.
 SINGLE_PRECISION_TOL = 1e-4
 # Squared norms that float32 can hold, with room for products of them.
 SINGLE_PRECISION_RANGE = 1e-24, 1e24
-# Samples that "auto" tries; the rounds, and the atoms for each further one, in which exact steps must end for
-# it to take them: about as long as ADMM takes. Fewer samples than `FEW` would not pay for ADMM's inverse.
+# "auto" tries exact steps on so many samples. It takes them if they end within so many rounds, plus one round
+# for every so many atoms, which is about the time of ADMM. For fewer than `FEW` samples ADMM's inverse is too
+# expensive.
 TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
-# Codes are not dense where the largest alpha, at which they are zero, is less than so many times alpha.
+# Codes are not dense if the smallest alpha with zero codes is less than so many times alpha.
 DENSE = 64
 # Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
 ADMM_ROUNDS = 1000
-# Fewer atoms than this have their Gram matrix sooner than threads are started.
+# With fewer atoms the Gram matrix takes less time than starting threads.
 GRAM_THREADS = 512
-# Bytes of a Gram matrix up to which a fitted dictionary keeps it for the next samples.
+# A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
 
 
@@ -245,7 +240,7 @@ class Lasso(NamedTuple):
     ) -> Coder:
         pilots, n = None, len(samples.data)
         if samples.where is not None:
-            atoms = samples.beside(atoms)
+            atoms = samples.to_device(atoms)
         elif n >= FEW:
             few = samples[np.unique(np.linspace(0, n - 1, PILOTS).astype(int))]
             pilots = space.reduce(few), space.squared_norms(few)
@@ -263,27 +258,26 @@ class Lasso(NamedTuple):
 
 
 class LassoCoder:
-    """Lasso codes over a dictionary, or over several at once: leading axes are problems.
+    """Code samples by the lasso, over a dictionary or over several at once: leading axes are problems.
 
-    With "active_set" exact steps on the host, in float32 where the tolerance allows it, and again in float64
-    where that does not do. With "admm", where the arrays lie, first steps in float32 as far as that goes, then
-    in float64 from there. "auto" is the first for NumPy arrays, unless it needs many rounds for a few of the
-    samples, and the second for tensors; what ADMM then leaves over is finished by exact steps on the host.
+    "active_set" takes exact steps on the host, in float32 where the tolerance allows it, and again in float64
+    where that is not enough. "admm" runs on the device of the arrays. It takes steps in float32 as far as
+    possible, then in float64. "auto" takes the first for NumPy arrays, unless it needs many rounds for a few of
+    the samples, and the second for tensors. Exact steps on the host finish what ADMM does not.
 
     Parameters
     ----------
     atoms : (..., K, r)
     alpha : float or (..., 1, 1)
     tol : float
-        Of the duality gap, as in `ledl.solvers.lasso.lasso`; what the type of the samples can hold.
+        Tolerance of the duality gap, as in `ledl.solvers.lasso.lasso`, within the precision of the samples.
     pilots : tuple of (m, r) and (m,), optional
-        A few of many samples that are to be coded, and their squared norms: they choose between solvers, and
-        ADMM's penalty, for one dictionary of NumPy arrays.
+        A few of many samples, and their squared norms. They choose the solver and ADMM's penalty, for one
+        dictionary of NumPy arrays.
     kept : dict, optional
-        Where atoms and Gram matrices of each type are looked up, and put: of use to other coders over the same
-        atoms.
+        Store of atoms and Gram matrices of each type, which other coders over the same atoms share.
     threads : int
-        For the Gram matrix.
+        Number of threads for the Gram matrix.
     """
 
     def __init__(
@@ -304,7 +298,7 @@ class LassoCoder:
         self._threads, on_host = threads, isinstance(atoms, np.ndarray)
         if "fits float32" not in self._kept:
             rows = atoms if atoms.ndim == 2 else namespace(atoms).reshape(atoms, (-1, atoms.shape[-1]))
-            squares = squared_norms(rows, "The dictionary")  # refuses what is not finite
+            squares = squared_norms(rows, "The dictionary")  # raises if not finite
             self._kept["fits float32"] = _fit_float32(squares)
         self.solver = solver if solver != "auto" else "active_set" if on_host else "admm"
         self._penalty: Penalty | None = None
@@ -314,11 +308,11 @@ class LassoCoder:
             if self.solver == "admm":
                 D, G = self._system(np.float64)
                 self._penalty = find_penalty(G, pilots[0].astype(np.float64, copy=False) @ D.T, alpha, positive)
-        # With "auto", exact steps on the host finish what ADMM leaves over, if there is numba.
+        # With "auto", exact steps on the host finish what ADMM does not, if there is numba.
         self._finishes = solver == "auto" and compiled.numpy_loop("active_set") is not None
 
     def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
-        """Return codes, gaps, iterations, and whether the gaps are small enough; all but codes on the host."""
+        """Return codes, gaps, iterations, and True where gaps are small enough. Only codes stay on a device."""
         if self.solver == "admm":
             codes, gap, n_iter = self._split(X, sq_norms, start)
             again, sq_norms = self._finishes, to_host(sq_norms)
@@ -343,19 +337,18 @@ class LassoCoder:
         return codes, gap, n_iter, converged
 
     def _system(self, dtype: Any) -> tuple[Array, Array]:
-        """Return atoms and their Gram matrix in that type."""
+        """Return atoms and their Gram matrix in the type `dtype`."""
         key = dtype, self.atoms.device
         if key not in self._kept:
             D = namespace(self.atoms).astype(self.atoms, dtype, copy=False)
             self._kept[key] = D, gram(D, self._threads)
-        found: tuple[Array, Array] = self._kept[key]
-        return found
+        return self._kept[key]  # type: ignore[no-any-return]
 
     def _takes_many_rounds(self, pilots: Array, sq_norms: Array) -> bool:
-        """Try exact steps, and return whether they take as many rounds as ADMM is worth.
+        """Try exact steps, and return True if they take so many rounds that ADMM is faster.
 
-        They do where codes have nearly as many non-zeros as there are independent atoms: every atom that enters
-        then drives another out. That takes a small alpha, so there is not always a need to try.
+        That happens where codes have nearly as many non-zeros as there are independent atoms: every atom that
+        enters drives another out. It takes a small alpha, so the trial is not always needed.
         """
         few = slice(None, None, max(1, len(pilots) // TRIED))
         single = self.tol >= SINGLE_PRECISION_TOL and self._kept["fits float32"] and _fit_float32(sq_norms[few])
@@ -367,21 +360,21 @@ class LassoCoder:
         return bool(np.median(info.n_iter) >= rounds)
 
     def _split(self, X: Array, sq_norms: Array, start: Array | None) -> tuple[Array, ...]:
-        """Return codes, gaps in float64 and steps of ADMM, on the host but for the codes."""
+        """Return codes by ADMM, gaps in float64 and numbers of steps. All but the codes are on the host."""
         xp = namespace(X)
         D, G = self._system(xp.float64)
         rhs = xp.astype(X, xp.float64, copy=False) @ D.mT
         alpha = xp.broadcast_to(as_array(self.alpha, rhs, xp.float64), (*rhs.shape[:-2], 1, 1))
         codes, gap = xp.zeros_like(rhs), xp.full_like(sq_norms, xp.inf)
         n_iter = xp.zeros(gap.shape, dtype=xp.int64, device=gap.device)
-        if start is not None:  # which stays where it is good enough
+        if start is not None:  # it stays where it is good enough
             codes += as_array(start, rhs)
             codes = xp.clip(codes, 0, None) if self.positive else codes
             gap = duality_gap(codes, codes @ G, rhs, sq_norms, alpha[..., 0], self.positive)
         single, on_host = self._kept["fits float32"] and _fit_float32(sq_norms), isinstance(X, np.ndarray)
         stages = [(xp.float32, max(self.tol, SINGLE_PRECISION_TOL)), (xp.float64, self.tol)]
         if on_host and single and self._finishes:
-            stages = stages[:1]  # exact steps are faster there than those in float64
+            stages = stages[:1]  # exact steps are faster than steps of ADMM in float64
         elif not single or (on_host and self.tol < SINGLE_PRECISION_TOL):
             stages = stages[1:]
         # Some iterations are left for exact steps.
@@ -391,7 +384,7 @@ class LassoCoder:
             most = int(xp.max(xp.sum(xp.astype(late, xp.int64), axis=-1)))
             if most == 0 or left <= 0:
                 continue
-            # As many samples of each problem as are late in the one that has most of them.
+            # Take as many samples of each problem as are late in the problem with the most.
             late = xp.argsort(xp.astype(~late, xp.int64), axis=-1, stable=True)[..., :most]
             S, b, squares, before = (take_samples(x, late) for x in (codes, rhs, sq_norms, gap))
             left = min(left, ADMM_ROUNDS) if dtype == xp.float32 else left
@@ -415,9 +408,10 @@ class LassoCoder:
         return codes, to_host(gap), to_host(n_iter)
 
     def _finish(self, codes: Array, gap: Array, n_iter: Array, X: Array, sq_norms: Array) -> Array:
-        """Take exact steps in float64, on the host, for samples that are late; return codes, the rest in place.
+        """Take exact steps in float64, on the host, for samples that missed their gap. Return the codes.
 
-        Their gaps, which may contain a bound on what rounding of float32 did, are measured before.
+        Gaps and iterations are changed in place. Gaps are measured again before: they may contain a bound on
+        the rounding errors of float32.
         """
         xp = namespace(X)
         codes = xp.astype(codes, X.dtype, copy=False)
@@ -452,13 +446,13 @@ class LassoCoder:
 
 
 def _fit_float32(squares: Array) -> bool:
-    """Return whether float32 can hold vectors with these squared norms, and products of them."""
+    """Return True if float32 can hold vectors with these squared norms, and products of them."""
     low, high = SINGLE_PRECISION_RANGE
     return bool(((squares == 0) | ((squares > low) & (squares < high))).all())
 
 
 def gram(atoms: Array, threads: int = 1) -> Array:
-    """Return D D', tiles of its lower triangle in threads: the same tiles, and so numbers, for any threads."""
+    """Return D D'. Threads fill tiles of its lower triangle, which do not depend on the number of threads."""
     K = atoms.shape[-2]
     if K < GRAM_THREADS or atoms.ndim > 2 or not isinstance(atoms, np.ndarray):
         return atoms @ atoms.mT
@@ -470,14 +464,14 @@ def gram(atoms: Array, threads: int = 1) -> Array:
         tile = atoms[rows] @ atoms[columns].T
         G[rows, columns], G[columns, rows] = tile, tile.T
 
-    # Those off the diagonal first: BLAS needs half the time for a product with the transpose.
+    # Tiles off the diagonal come first: BLAS needs half the time for a product with the transpose.
     pairs = [(rows, columns) for i, rows in enumerate(tiles) for columns in tiles[:i]]
     map_in_threads(fill, pairs + [(rows, rows) for rows in tiles], threads)
     return G
 
 
 class Ridge(NamedTuple):
-    """Ridge codes, argmin |x - s D|^2 + alpha |s|^2; messages call the weight `name`."""
+    """Ridge codes, argmin |x - s D|^2 + alpha |s|^2. `name` is the name of the weight in messages."""
 
     alpha: float
     name: str = "alpha"
@@ -485,31 +479,31 @@ class Ridge(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
-        known: tuple[Any, Any] = kept.get("ridge", (None, None))  # of the last settings only
+        known: tuple[Any, Any] = kept.get("ridge", (None, None))  # for the last settings only
         if known[0] != self:
-            atoms = atoms if samples.where is None else samples.beside(atoms)
+            atoms = atoms if samples.where is None else samples.to_device(atoms)
             known = kept["ridge"] = self, RidgeCoder(atoms, self.alpha, self.name)
         return known[1]  # type: ignore[no-any-return]
 
 
 class RidgeCoder:
-    """Codes of ridge regression, argmin |x - s D|^2 + alpha |s|^2, by one product a sample.
+    """Code samples by ridge regression, argmin |x - s D|^2 + alpha |s|^2, with one product.
 
-    With the atoms D as rows, s = x D' (D D' + alpha I)^-1 = x (D'D + alpha I)^-1 D': one factorisation, of the
-    smaller of the two matrices. Messages call the weight `name`.
+    With the atoms D as rows, s = x D' (D D' + alpha I)^-1 = x (D'D + alpha I)^-1 D'. The smaller of the two
+    matrices is factorised once. `name` is the name of the weight in messages.
     """
 
     solver, tol = "ridge", None
 
     def __init__(self, atoms: Array, alpha: float, name: str = "alpha") -> None:
-        self.atoms = to_host(atoms)  # it is kept, and must be of use where there is no such device
+        self.atoms = to_host(atoms)  # on the host: it is kept, and may be used without the device
         (K, r), xp = atoms.shape, namespace(atoms)
         D = xp.astype(atoms, xp.float64, copy=False)
         rows = D if r < K else D.T
         G = add_to_diagonal(rows.T @ rows, as_array([[alpha]], D, D.dtype))
         try:
             solved = to_host(cholesky_solve(cholesky(G), xp.asarray(rows, copy=True)))
-            if not np.isfinite(solved).all():  # which is how tensors tell
+            if not np.isfinite(solved).all():  # tensors raise no error
                 raise np.linalg.LinAlgError("the matrix is not positive definite")
         except np.linalg.LinAlgError as error:
             raise ValueError(
@@ -519,7 +513,7 @@ class RidgeCoder:
         self._projection = np.ascontiguousarray(solved.T if r < K else solved, dtype=self.atoms.dtype)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
-        """Return codes, gaps of none, iterations of which there are none, and True."""
+        """Return codes, and zeros for gaps and iterations, and True."""
         n = len(X)
         return product(X, self._projection), np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
 
@@ -532,23 +526,23 @@ class OMP(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
-        return OMPCoder(samples.beside(atoms), self.n_nonzero, threads)
+        return OMPCoder(samples.to_device(atoms), self.n_nonzero, threads)
 
 
 class OMPCoder:
-    """Codes of orthogonal matching pursuit, in float64 whatever the data, where the atoms lie."""
+    """Code samples by orthogonal matching pursuit, in float64, on the device of the atoms."""
 
     solver, tol = "omp", None
 
     def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
         xp = namespace(atoms)
-        squared_norms(atoms, "The dictionary")  # refuses what is not finite
+        squared_norms(atoms, "The dictionary")  # raises if not finite
         self.atoms = xp.astype(atoms, xp.float64, copy=False)
         self.n_nonzero = min(n_nonzero, *atoms.shape)
         self._G = gram(self.atoms, threads)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
-        """Return codes, gaps that are not known, atoms taken, and True."""
+        """Return codes, NaN for gaps, numbers of atoms taken, and True."""
         xp, n = namespace(X), len(X)
         rhs = xp.astype(X, xp.float64, copy=False) @ self.atoms.T
         codes, n_iter = omp(self._G, rhs, sq_norms, self.n_nonzero)

@@ -1,7 +1,7 @@
 """The estimators: parameters, checks and fitted attributes over the functions of `ledl.solvers`.
 
-Below the classifiers stand what new ones are made of (docs/add_a_classifier.md), and what model selection needs
-of LEDL's training.
+Besides the estimators there are the parts of new ones (docs/add_a_classifier.md), and the parts of LEDL's
+training that model selection needs.
 """
 
 from ledl.estimators._base import (
@@ -20,7 +20,6 @@ from ledl.estimators._base import (
     kept_samples,
     number_labels,
     rollback_on_error,
-    take_features,
 )
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._csdl import CSDLClassifier
@@ -55,5 +54,4 @@ __all__ = [
     "prepare_training",
     "read_atoms",
     "rollback_on_error",
-    "take_features",
 ]

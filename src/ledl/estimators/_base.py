@@ -1,4 +1,4 @@
-"""What all classifiers share: checks of samples and labels, and predictions by the fitted dictionary."""
+"""The common base of all estimators: checks of samples and labels, and predictions by the fitted dictionary."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sklearn.base import (
 from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_n_features, check_consistent_length, check_is_fitted, validate_data
 
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coding import Settings, float_tensor
@@ -43,7 +43,7 @@ try:
 except ImportError:  # before scikit-learn 1.9: quiet
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in for callbacks where scikit-learn has none."""
+        """Take the place of callbacks where scikit-learn has none."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         return method
@@ -55,6 +55,7 @@ __all__ = [
     "SINGLE_THREAD_ATOMS",
     "CallbackSupportMixin",
     "DictionaryClassifier",
+    "DictionaryTransformer",
     "accuracy",
     "adopt",
     "check_flat",
@@ -62,72 +63,68 @@ __all__ = [
     "check_not_zero",
     "check_samples",
     "device_of",
+    "draw_generator",
     "fit_context",
     "fitted_attributes",
     "for_chunks",
     "kept_samples",
+    "notify_callbacks",
     "number_labels",
     "outcome",
     "rollback_on_error",
     "share_out_atoms",
-    "take_features",
-    "telling_callbacks",
     "warn_of_zero_codes",
     "with_callbacks",
 ]
 
-# Up to this many atoms BLAS's threads, those of NumPy and those of SciPy, cost more than they gain
+# Up to this many atoms, the threads of BLAS (in NumPy and in SciPy) cost more than they gain
 # (benchmarks/threads.py, on two cores).
 SINGLE_THREAD_ATOMS = 4096
 
-# Of several problems the first that one of them ended by.
+# What ended a fit. Of several problems, the first reason in this order counts.
 STOPPED_BY = {
     Status.INTERRUPTED: "callback",
     Status.MAX_ITER: "max_iter",
     Status.CONVERGED: "tol",
 }
 
-# Any number of threads but none.
+# Any number of threads except 0.
 N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None]
 
 # A device of PyTorch, or None for NumPy.
 DEVICE = [str, None]
 
-# Training samples of this many numbers in all, 128 MiB in float64, are kept in a model for explanations.
+# A model keeps its training samples for explanations up to this many numbers (128 MiB in float64).
 KEPT_NUMBERS = 2**24
 
-# Fitted attributes that predictions need: a model that is sent to workers has no others.
+# Fitted attributes that predictions need. A model that is sent to workers has no others.
 FOR_PREDICTIONS = {"_dictionary", "classes_", "label_components_", "n_features_in_", "temperature_"}
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
 
-class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """A classifier whose scores are made of codes over atoms.
+class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Code samples over fitted atoms.
 
-    A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters (and ``kernel`` and those that
-    go with it, if it needs no more than inner products), and ends its `fit` with `adopt`. Parameters that act
-    without another fit enter in `_coder_and_rule`.
+    A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters, and ends its `fit` with
+    `adopt`. Parameters that act without another fit enter in `_coder_and_rule`.
     """
 
     normalize: bool
     device: str | None
     n_jobs: int | None
-    kernel: Any = "linear"
-    _poor_score = False  # whether it misses the accuracy that scikit-learn's checks ask for
-    classes_: Array
     _dictionary: FittedDictionary
 
     @property
     def dictionary_(self) -> FittedDictionary:
-        """What was fitted, as one record, with the coder and the rule that parameters ask for now."""
+        """The fitted model as one record, with the coder and the rule for the current parameters."""
         if not hasattr(self, "_dictionary"):
             check_is_fitted(self)
         kept = self._dictionary.kept
         params = [vars(self).get(name) for name in self._parameter_constraints]
         checked, coder, rule = kept.get("parameters", ([], None, None))
-        # Some may have been set since the fit; scikit-learn's check of them takes longer than coding a sample.
+        # Some may have been set since the fit. scikit-learn's check of them takes longer than coding a sample.
         if len(params) != len(checked) or any(a is not b for a, b in zip(params, checked, strict=True)):
             self._validate_params()
             coder, rule = self._coder_and_rule()
@@ -135,16 +132,16 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         return replace(self._dictionary, coder=coder, rule=rule)
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
-        """Return how samples are coded and scored at the parameters of now."""
+        """Return how samples are coded and scored at the current parameters."""
         return self._dictionary.coder, self._dictionary.rule
 
     def transform(self, X: Array) -> Array:
-        """Codes of samples over the atoms.
+        """Return the codes of samples over the atoms.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks of rows, and nothing is computed yet.
 
         Returns
         -------
@@ -154,34 +151,53 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
             return map_rows(for_chunks(self, X).transform, X, floats_of(X), self._n_features_out)
         return self.dictionary_.codes(check_samples(self, X), self.device, self.n_jobs)
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._dictionary.atoms)
+
+
+class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
+    """Classify samples by scores that are made of their codes over atoms.
+
+    A subclass that needs no more than inner products also has ``kernel`` and the parameters of kernels.
+    """
+
+    kernel: Any = "linear"
+    _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
+    classes_: Array
+
     def decision_function(self, X: Array) -> Array:
-        """Scores of the classes.
+        """Return the scores of the classes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
         scores : ndarray, or tensor for a tensor, of shape (n_samples, n_classes) or (n_samples,)
-            For two classes, (n_samples,), the score of the second less that of the first.
+            For two classes the shape is (n_samples,): the score of the second class minus that of the first.
         """
         if is_dask(X):
             model, c = for_chunks(self, X), len(self.classes_)
             return map_rows(model.decision_function, X, floats_of(X), None if c == 2 else c)
-        dictionary, X = self.dictionary_, check_samples(self, X)
-        scores = dictionary.scores(X, self.device, self.n_jobs)
-        scores = namespace(scores).astype(scores, X.dtype, copy=False)
+        scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
+    def _scores(self, X: Array) -> Array:
+        """Return the scores (n, c) of samples that are not checked yet, in the type of the samples."""
+        dictionary, X = self.dictionary_, check_samples(self, X)
+        scores = dictionary.scores(X, self.device, self.n_jobs)
+        return namespace(scores).astype(scores, X.dtype, copy=False)
+
     def predict(self, X: Array) -> Array:
-        """The class with the largest score.
+        """Return the class with the largest score for each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks, and nothing is computed yet.
+            Samples. A Dask array gives a Dask array with the same chunks, and nothing is computed yet.
 
         Returns
         -------
@@ -194,14 +210,14 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
-        """Accuracy on labelled samples.
+        """Return the accuracy on labelled samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples. Of a Dask array only the labels that are predicted are collected.
+            Samples. From a Dask array only the predicted labels are collected.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
 
@@ -212,10 +228,6 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         """
         return accuracy(self, X, y, sample_weight)
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self._dictionary.atoms)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
@@ -223,37 +235,40 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         return tags
 
     def _training_data(self, X: Array, y: Array, *, on_host: bool = False) -> tuple[Array, Array, Array]:
-        """Return checked samples, a copy that may be overwritten; labels 0, ..., c - 1; and the classes.
+        """Return checked samples, labels 0, ..., c - 1, and the classes.
 
-        The samples are scaled if they are to be, and where they are to be worked on, the others on the host.
+        The samples are a copy that may be overwritten. They are scaled if `_unit_norm`. They are on the device
+        if it has room for them and `on_host` is False. The labels and the classes are on the host.
         """
         X, y = check_labelled(self, X, y)
         labels, classes = number_labels(self, y)
         check_not_zero(X)
         if not self.normalize:
-            squared_norms(X, "X")  # refuses numbers whose squares are of no use
-        if on_host or (self.device is not None and not is_torch(X) and not has_room(X, self.device)):
-            X = to_host(X)
-        elif self.device is not None and not is_torch(X):
-            X = place(X, self.device)
+            squared_norms(X, "X")  # raises if squares overflow or underflow
+        if self.device is not None and not is_torch(X) and not on_host:
+            # The device must hold the samples, and more of their size.
+            on_host = 3 * X.nbytes >= free_memory(place(np.empty(0), self.device))
+            X = X if on_host else place(X, self.device)
+        X = to_host(X) if on_host else X
         return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
 
     @property
     def _unit_norm(self) -> bool:
-        """Whether samples themselves are to be scaled to norm 1: with a kernel it is k that is normalised."""
+        """True if the samples themselves are scaled to norm 1. With a kernel, k is normalised instead."""
         return self.normalize and self.kernel == "linear"
 
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
-        """Return where training runs, and the samples there; the samples are overwritten."""
+        """Return the space that training runs in, and the samples there. The samples are overwritten."""
         return find_subspace(samples) if self.kernel == "linear" else kernel_space(self, samples)
 
 
 def for_chunks(model: Any, X: Array) -> Any:
-    """Return what is to predict chunks of a Dask array, after all checks that can be made by now.
+    """Return a small copy of the model that predicts chunks of a Dask array.
 
-    It is the model as it is now, whatever is fitted or set later: both give a model new attributes, and leave
-    the old ones, which are shared here, as they are. It has no more than predictions need; nor have chunks
-    names of features: those are compared here.
+    All checks that need no data are made here. The copy keeps the model as it is now: a later `fit` or
+    `set_params` gives the model new attributes, and leaves the old ones, which are shared here, as they are.
+    The copy has only the attributes that predictions need. Chunks have no names of features, so the names are
+    compared here.
     """
     check_is_fitted(model)
     model._validate_params()
@@ -267,14 +282,19 @@ def for_chunks(model: Any, X: Array) -> Any:
     return small
 
 
+def draw_generator(random_state: Any) -> np.random.Generator:
+    """Return NumPy's generator with a seed that is drawn from scikit-learn's `random_state`."""
+    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
 def share_out_atoms(labels: Array, n_components: int | None, default: int) -> Array:
-    """Return the class of each atom, 0, ..., c - 1; `default` atoms unless ``n_components`` says otherwise."""
+    """Return the class of each atom, 0, ..., c - 1, for `n_components` atoms, or `default` of them if None."""
     counts = np.bincount(labels)
     c = len(counts)
     K = default if n_components is None else n_components
     if c > K:
         warnings.warn(
-            f"n_components={K} is fewer than the {c} classes, and every class needs an atom of its own: "
+            f"n_components={K} is fewer than the {c} classes, but every class needs an atom of its own. "
             f"{c} atoms are used. Set n_components >= {c}, or None.",
             UserWarning,
             stacklevel=4,
@@ -284,7 +304,7 @@ def share_out_atoms(labels: Array, n_components: int | None, default: int) -> Ar
 
 
 def adopt(estimator: Any, **attributes: Any) -> None:
-    """Set fitted attributes, and forget those of an earlier fit."""
+    """Set fitted attributes, and delete those of an earlier fit."""
     for name in list(vars(estimator)):
         is_fitted = name.endswith("_") and not name.startswith("_")
         if is_fitted and name not in ("n_features_in_", "feature_names_in_"):
@@ -293,9 +313,9 @@ def adopt(estimator: Any, **attributes: Any) -> None:
 
 
 def fitted_attributes(dictionary: FittedDictionary) -> dict[str, Any]:
-    """Return the dictionary, and what users see of it, as attributes of a classifier.
+    """Return the dictionary, and the views of it for users, as attributes of a classifier.
 
-    Atoms are shown in the features' space; with a kernel, as coefficients over the training samples.
+    Atoms are shown in the features' space. With a kernel, they are coefficients over the training samples.
     """
     classes: Any = dictionary.classes
     name = "dual_components_" if isinstance(dictionary.space, KernelSpace) else "components_"
@@ -308,7 +328,7 @@ def fitted_attributes(dictionary: FittedDictionary) -> dict[str, Any]:
 
 
 def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
-    """Return the training samples as a dictionary keeps them for explanations, unless they are too many."""
+    """Return the training samples that a dictionary keeps for explanations: none if they are too many."""
     if math.prod(coordinates.shape) > KEPT_NUMBERS:
         return {}
     return {"samples": to_host(coordinates), "sample_labels": labels}
@@ -317,7 +337,7 @@ def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
 def check_samples(estimator: Any, X: Array, *, reset: bool = False, min_samples: int = 1) -> Array:
     """Return samples as a matrix of finite floats, on the host unless they are tensors.
 
-    `reset` for those that say which features there are; others must have the features of `fit`.
+    `reset=True` records the features of these samples. Otherwise they must have the features of `fit`.
     """
     is_plain = type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2
     # scikit-learn's check takes longer than coding a sample.
@@ -334,31 +354,21 @@ def check_samples(estimator: Any, X: Array, *, reset: bool = False, min_samples:
     if not is_torch(X):
         kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}
         return validate_data(estimator, X, reset=reset, **kinds)
-    name = type(estimator).__name__
     X = float_tensor(X)
     if X.ndim != 2 or not X.numel():
         raise ValueError(
-            f"X has shape {tuple(X.shape)}, but {name} needs a matrix that is not empty, a row for each sample."
+            f"X has shape {tuple(X.shape)}, but {type(estimator).__name__} needs a matrix that is not empty, a "
+            "row for each sample."
         )
     if reset:
-        take_features(estimator, X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as "
-            "input."
-        )
+        validate_data(estimator, X, skip_check_array=True)  # records the features
+    else:
+        _check_n_features(estimator, X, reset=False)
     xp = namespace(X)
     bad = to_host(~xp.all(xp.isfinite(X), axis=1))
     if bad.any():
         raise ValueError(f"X contains NaN or infinity in row {bad.argmax()}. Remove or replace it.")
     return X
-
-
-def take_features(estimator: Any, n_features: int) -> None:
-    """Remember how many features samples have, which have no names."""
-    estimator.n_features_in_ = n_features
-    if hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
 
 
 def check_labelled(
@@ -368,19 +378,21 @@ def check_labelled(
     if getattr(X, "ndim", 0) != 2:
         check_flat(X)
     y = to_host(y) if is_torch(y) else y
-    if not is_torch(X):
+    if is_torch(X):
+        if y is None:
+            raise ValueError(
+                f"This {type(estimator).__name__} requires y to be passed, but the target y is None."
+            )
+        X, y = check_samples(estimator, X, reset=reset), column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+    else:
         kinds: Any = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": min_samples}
         X, y = validate_data(estimator, X, y, reset=reset, **kinds)
-        return X, y
-    if y is None:
-        raise ValueError(f"This {type(estimator).__name__} requires y to be passed, but the target y is None.")
-    X, y = check_samples(estimator, X, reset=reset), column_or_1d(y, warn=True)
-    check_consistent_length(X, y)
     return X, y
 
 
 def number_labels(estimator: Any, y: Array) -> tuple[Array, Array]:
-    """Return labels 0, ..., c - 1, and the classes, of which there must be two."""
+    """Return labels 0, ..., c - 1, and the classes. Raise if there are fewer than two classes."""
     check_classification_targets(y)
     classes, labels = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -392,7 +404,7 @@ def number_labels(estimator: Any, y: Array) -> tuple[Array, Array]:
 
 
 def check_precision(precision: str, device: str | None) -> None:
-    """Raise for a precision that training on that device does not have."""
+    """Raise if training on that device does not have the precision."""
     if precision == "tf32" and not (device or "").startswith("cuda"):
         raise ValueError(
             f"precision='tf32' is for products on a GPU, but training is on device={device!r}. Set "
@@ -401,7 +413,7 @@ def check_precision(precision: str, device: str | None) -> None:
 
 
 def check_flat(X: Array) -> None:
-    """Raise for stacks of images, with the remedy that scikit-learn's own message lacks."""
+    """Raise for stacks of images. scikit-learn's own message does not say what to do."""
     first: Any = X[0] if isinstance(X, list | tuple) and len(X) else 0
     if getattr(X, "ndim", 1 + np.ndim(first)) > 2:
         shape = tuple(X.shape) if is_torch(X) else np.shape(X)
@@ -419,18 +431,13 @@ def check_not_zero(X: Array) -> None:
         )
 
 
-def has_room(X: Array, device: str) -> bool:
-    """Return whether the device can hold the samples, and more of their size."""
-    return bool(3 * X.nbytes < free_memory(place(np.empty(0), device)))
-
-
 def device_of(X: Array, device: str | None) -> str | None:
-    """Return where to work on these samples: tensors stay where they lie."""
+    """Return the device to work on these samples. Tensors stay where they are."""
     return str(X.device) if is_torch(X) else device
 
 
 def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> float:
-    """Return the share of samples whose labels are predicted; of Dask arrays only labels are collected."""
+    """Return the share of samples whose labels are predicted. From Dask arrays only labels are collected."""
     if is_dask(X) or is_dask(y):
         check_lengths(X, y)
     found, truth, weights = in_memory(model.predict(X), y, sample_weight)
@@ -439,7 +446,7 @@ def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> flo
 
 
 def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a fit leave the model as it was if it fails; scikit-learn's validation sets attributes first."""
+    """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first."""
 
     @wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -455,11 +462,11 @@ def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def telling_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher | None]:
-    """Tell scikit-learn's callbacks of the fit and, through what is given, of every iteration.
+def notify_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher | None]:
+    """Notify scikit-learn's callbacks of the fit, and yield a function that notifies them of an iteration.
 
-    What is given takes a function that makes the fitted attributes of the moment; True asks to stop. None is
-    given where there are no callbacks.
+    That function takes a function that makes the fitted attributes of the moment. It returns True if a callback
+    asks to stop. None is yielded where there are no callbacks.
     """
     if not hasattr(estimator, "_skl_callbacks"):
         yield None
@@ -478,7 +485,7 @@ def telling_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> 
 
 
 def outcome(estimator: Any, run: Iterations) -> dict[str, Any]:
-    """Return what the iterations did, as attributes; warn or raise where they did not go well."""
+    """Return attributes that describe the iterations. Warn if they did not converge, raise if they failed."""
     statuses = set(np.ravel(run.status))
     if Status.NON_FINITE in statuses:
         raise ValueError(
@@ -498,7 +505,7 @@ def outcome(estimator: Any, run: Iterations) -> dict[str, Any]:
 
 
 def warn_of_zero_codes(alpha: float, which: str, stacklevel: int) -> None:
-    """Warn that no atom serves any sample; `stacklevel` as if the caller warned."""
+    """Warn that no atom is used for any sample. `stacklevel` counts from the caller."""
     warnings.warn(
         f"All codes of the training samples {which}: alpha={alpha} is too large for samples of this size. "
         "Lower alpha, or scale the samples (normalize=True does).",

@@ -32,48 +32,51 @@ class CRCClassifier(DictionaryClassifier):
 
         \hat s = \arg\min_s \|y - s X\|^2 + \alpha \|s\|^2
 
-    which are one product with a matrix that `fit` makes, and the label of the class j whose samples, with
+    which are one product with a matrix that `fit` computes, and the label of the class j whose samples, with
     their codes, come nearest.
 
     Parameters
     ----------
     alpha : float, default=2**-5 = 0.03125
-        Weight of the squared norm of the codes. The parameter to tune first, between 2**-10 and 2**1.
+        Weight of the squared norm of the codes. Tune it first, between 2**-10 and 2**1.
 
     rule : {"residual", "regularized"}, default="residual"
-        The class with the smallest :math:`\|y - \hat s_j X_j\|^2`, or with the smallest :math:`\|y - \hat s_j
-        X_j\| / \|\hat s_j\|`, which also asks how much the class contributes (CRC-RLS of the reference):
-        better where classes are close to each other, such as faces under varying light.
+        Rule that gives new samples their labels. ``"residual"`` takes the class with the smallest :math:`\|y -
+        \hat s_j X_j\|^2`. ``"regularized"`` takes the smallest :math:`\|y - \hat s_j X_j\| / \|\hat s_j\|`,
+        which also takes into account how much the class contributes (CRC-RLS of the reference). It is better
+        where classes are similar, such as faces under varying light.
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after. With a kernel it is k(x, y) that is divided by
-        :math:`\sqrt{k(x, x) k(y, y)}`.
+        If True, samples are scaled to norm 1, in `fit` and after. With a kernel, k(x, y) is divided by
+        :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is linear in the square
-        roots of histograms, pixels or features (of negative values the roots of their absolute values, with
-        their signs). A callable takes two samples and gives a number. For
-        ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
-        between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
+        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
+        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
+        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
+        must be False.
 
     gamma : float, "scale" or None, default="scale"
-        Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
+        Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None
+        means 1 / n_features.
 
     degree, coef0 : float, default=3, 1
-        Of the kernel ``"poly"``.
+        Parameters of the kernel ``"poly"``.
 
     kernel_params : dict, default=None
-        Further arguments of a callable kernel.
+        More arguments of a callable kernel.
 
     device : str, default=None
-        Where `fit` factorises and new samples are coded: None on this machine's processors with NumPy;
-        ``"cuda"`` on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where
-        they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays wherever the
-        model was fitted: set `device` to predict elsewhere.
+        Device on which `fit` factorises and new samples are coded. None means the processors, with NumPy.
+        ``"cuda"`` means a GPU and ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). PyTorch tensors
+        stay on their device, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays, so a
+        model may predict on another device.
 
     n_jobs : int, default=None
-        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
-        as there are processors.
+        Number of threads that code new samples. None means 1 unless in a `joblib.parallel_config` context. -1
+        means all processors.
 
     Attributes
     ----------
@@ -93,16 +96,16 @@ class CRCClassifier(DictionaryClassifier):
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     See Also
     --------
-    SRCClassifier : The same with sparse codes.
+    SRCClassifier : Has sparse codes instead.
 
     Notes
     -----
-    `decision_function` gives negative squared residuals, or, for ``rule="regularized"``, the negative of
-    residuals over norms.
+    `decision_function` returns negative squared residuals, or, for ``rule="regularized"``, negative residuals
+    divided by norms.
 
     References
     ----------
@@ -161,14 +164,14 @@ class CRCClassifier(DictionaryClassifier):
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
     def fit(self, X: Array, y: Array) -> CRCClassifier:
-        """Factorise once for all new samples.
+        """Keep the training samples as atoms, and factorise once for all new samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; with ``kernel="precomputed"`` the kernel between all of them.
+            Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
@@ -179,12 +182,12 @@ class CRCClassifier(DictionaryClassifier):
         atoms, coder = to_host(coordinates), Ridge(self.alpha)
         with one_blas_thread():
             kept = {"ridge": (coder, RidgeCoder(coordinates, self.alpha))}
-        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": labels}
-        known |= {"samples": atoms, "sample_labels": labels}
-        dictionary = FittedDictionary(space, atoms, self._unit_norm, coder, **known, kept=kept)
+        dictionary = FittedDictionary(
+            space, atoms, self._unit_norm, coder, ResidualRule(), classes, labels, atoms, labels, kept
+        )
         adopt(self, **fitted_attributes(dictionary))
         return self
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
-        # The alpha of the fit, for which it has factorised.
+        # The alpha is that of the fit, which has factorised with it.
         return self._dictionary.coder, ResidualRule() if self.rule == "residual" else RegularizedRule()

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, check_memory
@@ -18,6 +17,7 @@ from ledl.estimators._base import (
     N_JOBS,
     DictionaryClassifier,
     adopt,
+    draw_generator,
     fit_context,
     fitted_attributes,
     kept_samples,
@@ -42,65 +42,69 @@ class CSDLClassifier(DictionaryClassifier):
 
         \min \|X_j - S B_j\|^2 + 2 \alpha \|S\|_1
 
-    Then, as in SRC, a new sample y has sparse codes over the atoms of all classes, and the label of the class
+    Then, as in SRC, a new sample y gets sparse codes over the atoms of all classes, and the label of the class
     whose atoms, with their codes, come nearest.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms, shared out among the classes in proportion to their samples. None: twice the number
-        of training samples, but at most max(2000, n_classes).
+        Number of atoms, shared out among the classes in proportion to their samples. None means twice the
+        number of training samples, but at most max(2000, n_classes).
 
     alpha : float, default=2**-8 = 0.00390625
         Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`. The parameter to tune first,
         between 2**-10 and 2**-3.
 
     max_iter : int, default=30
-        Iterations for each class at most. Not more than needed: the samples themselves minimise the objective
-        above if they have norm 1, so atoms that are learnt to the end tend to SRC's.
+        Largest number of iterations for each class. Few are best: samples of norm 1 minimise the objective
+        above, so atoms that are learnt to the end become those of SRC.
 
     tol : float, default=0
-        Stop when the relative change of a class's objective was at most `tol` three times in a row. 0: run all
-        iterations.
+        Tolerance. Training stops when the relative change of a class's objective was at most `tol` three times
+        in a row. 0 means that all iterations are run.
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after. With a kernel it is k(x, y) that is divided by
-        :math:`\sqrt{k(x, x) k(y, y)}`.
+        If True, samples are scaled to norm 1, in `fit` and after. With a kernel, k(x, y) is divided by
+        :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is linear in the square
-        roots of histograms, pixels or features (of negative values the roots of their absolute values, with
-        their signs). A callable takes two samples and gives a number. For
-        ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
-        between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
+        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
+        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
+        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
+        must be False.
 
     gamma : float, "scale" or None, default="scale"
-        Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
+        Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None
+        means 1 / n_features.
 
     degree, coef0 : float, default=3, 1
-        Of the kernel ``"poly"``.
+        Parameters of the kernel ``"poly"``.
 
     kernel_params : dict, default=None
-        Further arguments of a callable kernel.
+        More arguments of a callable kernel.
 
     transform_alpha : float, default=None
-        Weight of the l1 norm for new samples. None: `alpha`.
+        Weight of the l1 norm for new samples. None means `alpha`.
 
     transform_tol : float, default=1e-6
-        The codes of a new sample y have a duality gap of at most this times :math:`|y|^2 / 2`.
+        Tolerance. The codes of a new sample y have a duality gap of at most `transform_tol` times
+        :math:`|y|^2 / 2`.
 
     device : str, default=None
-        Where new samples are coded: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
-        ``"cpu"``, with PyTorch (extra ``gpu``). Training is on the host: a class is small. PyTorch tensors are
-        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
-        wherever the model was fitted: set `device` to predict elsewhere.
+        Device that codes new samples. None means the processors, with NumPy. ``"cuda"`` means a GPU and
+        ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). Training is on the host: a class is small.
+        PyTorch tensors stay on their device, whatever `device` says, and give tensors. Fitted attributes are
+        NumPy arrays, so a model may predict on another device.
 
     n_jobs : int, default=None
-        Threads that learn classes and code new samples. None means 1 unless in a `joblib.parallel_config`
-        context, -1 as many as there are processors.
+        Number of threads that learn classes and code new samples. None means 1 unless in a
+        `joblib.parallel_config` context. -1 means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the combinations of samples that atoms start from. An int gives the same model every time.
+        Source of random numbers, which draw the combinations of samples that atoms start from. An int gives the
+        same model every time.
 
     Attributes
     ----------
@@ -117,23 +121,23 @@ class CSDLClassifier(DictionaryClassifier):
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations of the class that took most.
+        Number of iterations of the class that took most.
 
     stopped_by_ : {"tol", "max_iter"}
-        What ended them; "max_iter" if it ended those of one class.
+        What ended the iterations. It is "max_iter" if that ended those of any class.
 
     history_ : dict of ndarrays of shape (`n_iter_`, n_classes)
-        ``objective``, the sum above for each class after each iteration (NaN once a class has ended).
+        ``objective`` is the sum above for each class after each iteration, and NaN after a class has ended.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     See Also
     --------
-    SRCClassifier : With the training samples as atoms.
+    SRCClassifier : Takes the training samples as atoms.
 
     References
     ----------
@@ -152,8 +156,9 @@ class CSDLClassifier(DictionaryClassifier):
     True
     """
 
-    # scikit-learn's checks have 100 two-dimensional samples a class, over which 200 atoms start in all
-    # directions: the iterations that suit a few samples do not part the classes again.
+    # scikit-learn's checks have 100 two-dimensional samples in each class, so 200 atoms start in all
+    # directions. The default number of iterations, which suits few samples, does not separate the classes
+    # again.
     _poor_score = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -213,9 +218,9 @@ class CSDLClassifier(DictionaryClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; with ``kernel="precomputed"`` the kernel between all of them.
+            Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
@@ -229,31 +234,29 @@ class CSDLClassifier(DictionaryClassifier):
             8 * counts.max() * (3 * counts.max() + 4 * np.bincount(labels).max()), "Codes", "Use fewer atoms."
         )
         space, coordinates = self._find_space(samples)
-        dtype = coordinates.dtype
         by_class = [coordinates[labels == j].astype(np.float64) for j in range(c)]
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng = np.random.default_rng(seed)
-        starts = [random_mixtures(own, count, rng) for own, count in zip(by_class, counts, strict=True)]
+        rng = draw_generator(self.random_state)
+        tasks = [(own, random_mixtures(own, count, rng)) for own, count in zip(by_class, counts, strict=True)]
         learn = partial(learn_atoms, alpha=self.alpha, max_iter=self.max_iter, tol=self.tol)
         with one_blas_thread():
-            tasks = list(zip(by_class, starts, strict=True))
             runs = map_in_threads(lambda task: learn(*task), tasks, n_threads(self.n_jobs))
-        atoms = np.concatenate([run.state for run in runs]).astype(dtype, copy=False)
-        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": atom_labels}
-        known |= kept_samples(coordinates, labels)
-        dictionary = FittedDictionary(space, atoms, self._unit_norm, Lasso(self.alpha), **known)
-        adopt(self, **outcome(self, as_problems(runs)), **fitted_attributes(dictionary))
+        atoms = np.concatenate([run.state for run in runs]).astype(coordinates.dtype, copy=False)
+        coder, kept = Lasso(self.alpha), kept_samples(coordinates, labels)
+        dictionary = FittedDictionary(
+            space, atoms, self._unit_norm, coder, ResidualRule(), classes, atom_labels, **kept
+        )
+        # The iterations of all classes, as those of several problems.
+        n_iter, statuses = (
+            np.array([int(run.n_iter) for run in runs]),
+            np.array([run.status[()] for run in runs]),
+        )
+        objective = np.full((n_iter.max(), c), np.nan)
+        for j, run in enumerate(runs):
+            objective[: n_iter[j], j] = run.history["objective"]
+        together = Iterations(None, n_iter, {"objective": objective}, statuses)
+        adopt(self, **outcome(self, together), **fitted_attributes(dictionary))
         return self
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
         alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
         return Lasso(alpha, self.transform_tol), ResidualRule()
-
-
-def as_problems(runs: list[Iterations]) -> Iterations:
-    """Return the iterations of all classes as those of several problems."""
-    n_iter = np.array([int(run.n_iter) for run in runs])
-    objective = np.full((n_iter.max(), len(runs)), np.nan)
-    for j, run in enumerate(runs):
-        objective[: n_iter[j], j] = run.history["objective"]
-    return Iterations(None, n_iter, {"objective": objective}, np.array([run.status[()] for run in runs]))

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array, check_memory, is_dask, is_torch, product, to_host
-from ledl.coding import OMP, float_tensor
+from ledl.arrays import Array, check_memory, is_torch, product, to_host
+from ledl.coding import OMP, Settings, float_tensor
 from ledl.dictionary import FittedDictionary
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     CallbackSupportMixin,
+    DictionaryTransformer,
     adopt,
     check_not_zero,
     check_samples,
     device_of,
+    draw_generator,
     fit_context,
-    for_chunks,
+    notify_callbacks,
     outcome,
     rollback_on_error,
-    telling_callbacks,
     with_callbacks,
 )
 from ledl.parallel import one_blas_thread
-from ledl.samples import floats_of, map_rows
 from ledl.solvers import ksvd
 from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import Subspace, find_subspace, scaled, squared_norms
 
 
-class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KSVD(CallbackSupportMixin, DictionaryTransformer):
     r"""Dictionary learning by K-SVD.
 
     Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,
@@ -48,42 +46,42 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         \min \|X - S D\|^2 \quad \text{each row of } S \text{ with at most } T \text{ non-zeros}
 
     by orthogonal matching pursuit for the codes and the approximate update of atoms and their coefficients,
-    one atom after the other. A sample whose new code is worse keeps its old one, so the error never rises,
-    except where atoms that nobody uses, and copies of others, are replaced by samples that are badly
-    represented.
+    one atom after the other. A sample keeps its old code if the new one is worse, so the error never rises. The
+    exception: unused atoms, and copies of other atoms, are replaced by badly represented samples.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms. None: as many as training samples, but at most 2000; the samples themselves are then
-        the answer, so set it lower to learn something.
+        Number of atoms. None means as many as training samples, but at most 2000. The samples themselves are
+        then the solution, so set a lower number to learn something.
 
     n_nonzero_coefs : int, default=5
-        T, non-zeros of a code at most, in `fit` and `transform`; no more than there are atoms or features are
-        used.
+        Largest number T of non-zeros of a code, in `fit` and `transform`. If there are fewer atoms or features,
+        that number is used.
 
     max_iter : int, default=30
-        Iterations at most.
+        Largest number of iterations.
 
     tol : float, default=0
-        Stop when the relative change of the error was at most `tol` three times in a row. 0: run all
-        iterations.
+        Tolerance. Training stops when the relative change of the error was at most `tol` three times in a row.
+        0 means that all iterations are run.
 
     normalize : bool, default=False
-        Scale samples to norm 1, in `fit` and after; codes are then those of the scaled samples.
+        If True, samples are scaled to norm 1, in `fit` and after. Codes are then those of the scaled samples.
 
     device : str, default=None
-        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
-        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
-        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
-        wherever the model was fitted: set `device` to predict elsewhere.
+        Device that codes samples, in `fit` and after. None means the processors, with NumPy. ``"cuda"`` means a
+        GPU and ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). Atoms are updated on the host.
+        PyTorch tensors stay on their device, whatever `device` says, and give tensors. Fitted attributes are
+        NumPy arrays, so a model may predict on another device.
 
     n_jobs : int, default=None
-        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
-        as there are processors.
+        Number of threads that code new samples. None means 1 unless in a `joblib.parallel_config` context. -1
+        means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the samples that atoms start from. An int gives the same dictionary every time.
+        Source of random numbers, which draw the samples that atoms start from. An int gives the same dictionary
+        every time.
 
     Attributes
     ----------
@@ -91,20 +89,20 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         The atoms.
 
     n_iter_ : int
-        Iterations done.
+        Number of iterations.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended the iterations.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
-        ``error``, the squared error above, after each iteration, and ``replaced``, the atoms replaced before
-        it.
+        ``error`` is the squared error above after each iteration, and ``replaced`` the number of atoms that
+        were replaced before it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     References
     ----------
@@ -182,12 +180,11 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             8 * K * (2 * K + 3 * n), f"Codes and Gram matrices of n_components={K} atoms", "Use fewer."
         )
         samples = scaled(samples) if self.normalize else samples.copy()
-        squared_norms(samples, "X")  # refuses numbers whose squares are of no use
+        squared_norms(samples, "X")  # raises if squares overflow or underflow
         space, coordinates = find_subspace(samples.astype(np.float64, copy=False))
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        start = sample_start(coordinates, K, np.random.default_rng(seed))
+        start = sample_start(coordinates, K, draw_generator(self.random_state))
         learnt = partial(self._learnt, space, dtype)
-        with telling_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
+        with notify_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
             run = ksvd.solve(
                 coordinates,
                 start,
@@ -201,40 +198,15 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def _learnt(self, space: Subspace, dtype: Any, state: ksvd.State) -> dict[str, Any]:
-        """Return the fitted attributes for atoms in the coordinates of a space."""
+        """Return the fitted attributes for the current atoms, which are in the coordinates of a space."""
         dictionary = FittedDictionary(space, state.M, self.normalize, OMP(self.n_nonzero_coefs))
         return {"_dictionary": dictionary, "components_": space.expand(state.M).astype(dtype, copy=False)}
 
-    def transform(self, X: Array) -> Array:
-        """Codes of samples over the atoms.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples. A Dask array gives a Dask array of as many chunks of rows, and nothing is computed yet.
-
-        Returns
-        -------
-        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
-        """
-        if is_dask(X):
-            return map_rows(for_chunks(self, X).transform, X, floats_of(X), self._n_features_out)
-        return self.dictionary_.codes(check_samples(self, X), self.device, self.n_jobs)
-
-    @property
-    def dictionary_(self) -> FittedDictionary:
-        """What was fitted, as one record, with the coder that parameters ask for now."""
-        check_is_fitted(self)
-        self._validate_params()  # some may have been set since
-        found: FittedDictionary = replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
-        return found
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self._dictionary.atoms)
+    def _coder_and_rule(self) -> tuple[Settings, Any]:
+        return OMP(self.n_nonzero_coefs), None
 
     def inverse_transform(self, X: Array) -> Array:
-        """Samples from codes.
+        """Return samples that are made of codes.
 
         Parameters
         ----------
@@ -243,13 +215,13 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         Returns
         -------
-        samples : ndarray of shape (n_samples, n_features)
+        samples : ndarray, or tensor for a tensor, of shape (n_samples, n_features)
         """
         check_is_fitted(self)
         codes = float_tensor(X) if is_torch(X) else check_array(X, dtype=[np.float64, np.float32])
         if codes.shape[1] != len(self.components_):
             raise ValueError(
-                f"Codes have {codes.shape[1]} columns, but there are {len(self.components_)} atoms. Give what "
-                "transform gave."
+                f"Codes have {codes.shape[1]} columns, but there are {len(self.components_)} atoms. Give the "
+                "codes that transform returned."
             )
         return product(codes, self.components_)

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,13 +21,14 @@ from ledl.estimators._base import (
     DictionaryClassifier,
     adopt,
     device_of,
+    draw_generator,
     fit_context,
     fitted_attributes,
     kept_samples,
+    notify_callbacks,
     outcome,
     rollback_on_error,
     share_out_atoms,
-    telling_callbacks,
     with_callbacks,
 )
 from ledl.parallel import one_blas_thread
@@ -50,7 +50,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
-    """What D-KSVD and LC-KSVD share: the paper's Algorithm 2 at the label scales that a subclass gives."""
+    """Learn by the paper's Algorithm 2, with the label scales that a subclass gives: D-KSVD and LC-KSVD."""
 
     n_components: int | None
     n_nonzero_coefs: int
@@ -75,7 +75,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
         X : array-like of shape (n_samples, n_features)
             Training samples.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
@@ -95,11 +95,10 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
         )
         label_scale = self._label_scale(atom_labels, c)
         space, coordinates = self._find_space(samples.astype(np.float64, copy=False))
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng = np.random.default_rng(seed)
+        rng = draw_generator(self.random_state)
         learnt = partial(self._learnt, space, atom_labels, labels, classes, dtype)
         options: dict[str, Any] = {"max_iter": self.init_iter, "device": device}
-        with telling_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
+        with notify_callbacks(self, X, y, self.max_iter) as watch, one_blas_thread():
             # The dictionary before labels are seen: K-SVD on the samples of each class, or on all.
             if by_class:
                 start = lcksvd.class_start(coordinates, labels, np.bincount(atom_labels), T, rng=rng, **options)
@@ -125,19 +124,19 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
     def _learnt(
         self, space: Any, atom_labels: Array, labels: Array, classes: Array, dtype: Any, now: lcksvd.Learnt
     ) -> dict[str, Any]:
-        """Return the fitted attributes for what was learnt so far."""
+        """Return the fitted attributes for the current atoms."""
         W = self._classifier(now.W, now.S, labels).astype(dtype, copy=False)
         owners = atom_labels if self.init == "class" else W.argmax(axis=1)
-        known: dict[str, Any] = {"rule": ClassifierRule(W), "classes": classes, "atom_labels": owners}
-        dictionary = FittedDictionary(space, now.B, self._unit_norm, OMP(self.n_nonzero_coefs), **known)
+        coder, rule = OMP(self.n_nonzero_coefs), ClassifierRule(W)
+        dictionary = FittedDictionary(space, now.B, self._unit_norm, coder, rule, classes, owners)
         attributes = fitted_attributes(dictionary)
         attributes["components_"] = attributes["components_"].astype(dtype, copy=False)
         if self.init != "class":
-            del attributes["atom_classes_"]  # where atoms start at no class
+            del attributes["atom_classes_"]  # the atoms started at no class
         return {**attributes, "label_components_": W, "_code_atoms": now.W}
 
     def _classifier(self, W: Array, S: Array, labels: Array) -> Array:
-        """Return the classifier, given that learnt with the atoms and the codes of the samples."""
+        """Return the classifier. W was learnt with the atoms, S are the codes of the samples."""
         return W
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
@@ -159,46 +158,48 @@ class DKSVDClassifier(LabelKSVD):
     Parameters
     ----------
     n_components : int, default=None
-        Number of atoms. None: as many as training samples, but at most max(2000, n_classes). Atoms then stay
-        near the samples, and it is mostly W that is learnt.
+        Number of atoms. None means as many as training samples, but at most max(2000, n_classes). Atoms then
+        stay near the samples, and mostly W is learnt.
 
     n_nonzero_coefs : int, default=20
-        T, non-zeros of a code at most, in training and after. The parameter to tune first: about 5 for
-        digits, 20 to 40 for faces; no more than there are atoms or features are used.
+        Largest number T of non-zeros of a code, in training and after. Tune it first: about 5 for
+        digits, 20 to 40 for faces. If there are fewer atoms or features, that number is used.
 
     label_weight : float, default=2**-6 = 0.015625
-        :math:`\lambda`, weight of the label term.
+        Weight :math:`\lambda` of the label term.
 
     init : {"class", "all"}, default="class"
-        Where atoms start: at dictionaries that K-SVD learns for each class, shared out among the classes in
-        proportion to their samples, or at one that it learns for all samples, as in the reference.
+        Start of the atoms. ``"class"`` means a dictionary that K-SVD learns for each class, with a share of the
+        atoms in proportion to its samples. ``"all"`` means one that K-SVD learns for all samples, as in the
+        reference.
 
     init_iter : int, default=20
-        Iterations of K-SVD before labels are seen. With as many atoms as samples it starts at the samples, and
-        they change nothing.
+        Number of iterations of K-SVD before labels are used. With as many atoms as samples K-SVD starts at the
+        samples, and the iterations change nothing.
 
     max_iter : int, default=30
-        Iterations at most.
+        Largest number of iterations.
 
     tol : float, default=0
-        Stop when the relative change of the objective was at most `tol` three times in a row. 0: run all
-        iterations.
+        Tolerance. Training stops when the relative change of the objective was at most `tol` three times in a
+        row. 0 means that all iterations are run.
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after.
+        If True, samples are scaled to norm 1, in `fit` and after.
 
     device : str, default=None
-        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
-        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
-        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
-        wherever the model was fitted: set `device` to predict elsewhere.
+        Device that codes samples, in `fit` and after. None means the processors, with NumPy. ``"cuda"`` means a
+        GPU and ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). Atoms are updated on the host.
+        PyTorch tensors stay on their device, whatever `device` says, and give tensors. Fitted attributes are
+        NumPy arrays, so a model may predict on another device.
 
     n_jobs : int, default=None
-        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
-        as there are processors.
+        Number of threads that code new samples. None means 1 unless in a `joblib.parallel_config` context. -1
+        means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the samples that atoms start from. An int gives the same model every time.
+        Source of random numbers, which draw the samples that atoms start from. An int gives the same model
+        every time.
 
     Attributes
     ----------
@@ -212,26 +213,27 @@ class DKSVDClassifier(LabelKSVD):
         The classifier W.
 
     atom_classes_ : ndarray of shape (n_components,)
-        The label of the class at whose samples each atom started; not with ``init="all"``.
+        The label of the class whose samples each atom started at. Only with ``init="class"``.
 
     n_iter_ : int
-        Iterations done.
+        Number of iterations.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended the iterations.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
-        ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
+        ``error`` is the objective above after each iteration, and ``replaced`` the number of atoms that were
+        replaced before it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     See Also
     --------
-    LCKSVDClassifier : Has a label-consistency term too; with classes of equal size that is the same as a larger
+    LCKSVDClassifier : Has a label-consistency term, too. With classes of equal size it is the same as a larger
         `label_weight`.
 
     References
@@ -299,55 +301,57 @@ class LCKSVDClassifier(LabelKSVD):
         \min \|X - S B\|^2 + \lambda \|H - S W\|^2 + \omega \|Q - S A\|^2
         \quad \text{each row of } S \text{ with at most } T \text{ non-zeros}
 
-    with H the one-hot labels and Q saying which atoms may serve which sample. A new sample has the codes s of
-    orthogonal matching pursuit over B and the label :math:`\arg\max s W`.
+    where H are the one-hot labels, and Q says which atoms may represent which sample. A new sample has the
+    codes s of orthogonal matching pursuit over B and the label :math:`\arg\max s W`.
 
     Parameters
     ----------
     variant : {1, 2}, default=2
-        2: as above. 1: without the label term; the classifier is a ridge regression on the codes.
+        Variant of the method. 2 is as above. 1 has no label term, and its classifier is a ridge regression on
+        the codes.
 
     n_components : int, default=None
-        Number K of atoms, shared out among the classes in proportion to their samples. None: as many as
-        training samples, but at most max(2000, n_classes). Atoms then stay near the samples, and it is mostly
-        W that is learnt.
+        Number K of atoms, shared out among the classes in proportion to their samples. None means as many
+        as training samples, but at most max(2000, n_classes). Atoms then stay near the samples, and mostly W is
+        learnt.
 
     n_nonzero_coefs : int, default=20
-        T, non-zeros of a code at most, in training and after. The parameter to tune first: about 5 for
-        digits, 20 to 40 for faces; no more than there are atoms or features are used.
+        Largest number T of non-zeros of a code, in training and after. Tune it first: about 5 for
+        digits, 20 to 40 for faces. If there are fewer atoms or features, that number is used.
 
     label_weight : float, default=2**-7 = 0.0078125
-        :math:`\lambda`, weight of the label term. Ignored with ``variant=1``.
+        Weight :math:`\lambda` of the label term. Ignored with ``variant=1``.
 
     code_weight : float, default=2**-9 = 0.001953125
-        :math:`\omega`, weight of the label-consistency term.
+        Weight :math:`\omega` of the label-consistency term.
 
     init_iter : int, default=20
-        Iterations of K-SVD on each class before labels are seen. With as many atoms as samples it starts at the
-        samples, and they change nothing.
+        Number of iterations of K-SVD on each class before labels are used. With as many atoms as samples K-SVD
+        starts at the samples, and the iterations change nothing.
 
     max_iter : int, default=30
-        Iterations at most.
+        Largest number of iterations.
 
     tol : float, default=0
-        Stop when the relative change of the objective was at most `tol` three times in a row. 0: run all
-        iterations.
+        Tolerance. Training stops when the relative change of the objective was at most `tol` three times in a
+        row. 0 means that all iterations are run.
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after.
+        If True, samples are scaled to norm 1, in `fit` and after.
 
     device : str, default=None
-        Where samples are coded, in `fit` and after: None on this machine's processors with NumPy; ``"cuda"`` on
-        a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). Atoms are updated on the host. PyTorch tensors are
-        worked on where they lie, whatever `device` says, and give tensors. Fitted attributes are NumPy arrays
-        wherever the model was fitted: set `device` to predict elsewhere.
+        Device that codes samples, in `fit` and after. None means the processors, with NumPy. ``"cuda"`` means a
+        GPU and ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). Atoms are updated on the host.
+        PyTorch tensors stay on their device, whatever `device` says, and give tensors. Fitted attributes are
+        NumPy arrays, so a model may predict on another device.
 
     n_jobs : int, default=None
-        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
-        as there are processors.
+        Number of threads that code new samples. None means 1 unless in a `joblib.parallel_config` context. -1
+        means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the samples that atoms start from. An int gives the same model every time.
+        Source of random numbers, which draw the samples that atoms start from. An int gives the same model
+        every time.
 
     Attributes
     ----------
@@ -361,36 +365,37 @@ class LCKSVDClassifier(LabelKSVD):
         The classifier W.
 
     code_components_ : ndarray of shape (K, K)
-        The label-consistency transform A, made on demand.
+        The label-consistency transform A. It is computed on demand.
 
     atom_classes_ : ndarray of shape (K,)
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done.
+        Number of iterations.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them.
+        What ended the iterations.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
-        ``error``, the objective above after each iteration, and ``replaced``, the atoms replaced before it.
+        ``error`` is the objective above after each iteration, and ``replaced`` the number of atoms that were
+        replaced before it.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     See Also
     --------
-    DKSVDClassifier : Without the label-consistency term.
+    DKSVDClassifier : Has no label-consistency term.
 
     Notes
     -----
-    With the starts of the reference, W and A stay proportional: variant 2 is K-SVD on samples and
-    on labels scaled by :math:`\sqrt{\lambda + \omega m_j}`, :math:`m_j` being the number of atoms of class j.
-    With equal numbers it is D-KSVD with the weight :math:`\lambda + \omega m_j`. In `LEDLClassifier`, where
-    the parts of an atom are normalised apart, it is not so.
+    With the starts of the reference, W and A stay proportional. So variant 2 is K-SVD on samples and on labels
+    that are scaled by :math:`\sqrt{\lambda + \omega m_j}`, where :math:`m_j` is the number of atoms of class
+    j. With equal numbers it is D-KSVD with the weight :math:`\lambda + \omega m_j`. This does not hold for
+    `LEDLClassifier`, where the parts of an atom are normalised separately.
 
     References
     ----------
@@ -449,7 +454,7 @@ class LCKSVDClassifier(LabelKSVD):
     def code_components_(self) -> Array:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
-        labels = np.asarray(self._dictionary.atom_labels)
+        labels: Any = self._dictionary.atom_labels
         A = self._code_atoms * np.sqrt(np.bincount(labels))
         return expand_code_transform(A, labels).astype(self.components_.dtype, copy=False)
 
@@ -457,7 +462,7 @@ class LCKSVDClassifier(LabelKSVD):
         label_weight = self.label_weight if self.variant == 2 else 0.0
         if not label_weight and not self.code_weight:
             raise ValueError(
-                f"code_weight={self.code_weight} leaves variant={self.variant} nothing that tells of labels. "
+                f"code_weight={self.code_weight} leaves variant={self.variant} no term that uses the labels. "
                 "Set code_weight > 0" + (", or label_weight > 0." if self.variant == 2 else ".")
             )
         return np.sqrt(label_weight + self.code_weight * np.bincount(atom_labels))

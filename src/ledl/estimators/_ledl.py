@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import joblib
 import numpy as np
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ledl.arrays import (
     Array,
@@ -39,15 +39,15 @@ from ledl.estimators._base import (
     check_not_zero,
     check_precision,
     device_of,
+    draw_generator,
     fit_context,
     fitted_attributes,
     kept_samples,
+    notify_callbacks,
     number_labels,
     outcome,
     rollback_on_error,
     share_out_atoms,
-    take_features,
-    telling_callbacks,
     warn_of_zero_codes,
     with_callbacks,
 )
@@ -74,10 +74,10 @@ from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, expand_code_trans
 from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 
-# Samples of a block on a device, and arrays of the size of their codes, or targets, that a step needs.
+# Number of samples of a block on a device, and number of arrays as large as their codes or targets in a step.
 DEVICE_BLOCK, WORK_ARRAYS = 2**16, 8
 
-# Parameters that do not change what is learnt until the last iteration.
+# Parameters that do not change the learnt atoms.
 NOT_THE_RESULT = {
     "batch_size",
     "checkpoint",
@@ -95,127 +95,133 @@ NOT_THE_RESULT = {
 class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     r"""Label embedded dictionary learning (LEDL).
 
-    Learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
+    It learns a dictionary B, a classifier W and a label-consistency transform A together, by ADMM for the
     sparse codes S and blockwise coordinate descent for the rest:
 
     .. math::
 
         \min \|X - S B\|^2 + \lambda \|H - S W\|^2 + \omega \|Q - S A\|^2 + 2 \epsilon \|S\|_1
 
-    with rows of B, W and A of norm 1, H the one-hot labels, and Q saying which atoms may serve which
-    sample. A new sample x has the codes s of the lasso :math:`|x - s B|^2 + 2 \epsilon |s|_1` and the label
+    Rows of B, W and A have norm 1. H are the one-hot labels, and Q says which atoms may represent which sample.
+    A new sample x has the codes s of the lasso :math:`|x - s B|^2 + 2 \epsilon |s|_1` and the label
     :math:`\arg\max s W`, or that of another `rule`.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number K of atoms, shared out among the classes in proportion to their samples. None: twice the
-        number of training samples, but at most max(2000, n_classes); or as many as `init` has.
+        Number K of atoms, shared out among the classes in proportion to their samples. None means twice the
+        number of training samples, but at most max(2000, n_classes), or as many as `init` has.
 
     label_weight : float, default=4.0
-        :math:`\lambda`, weight of the label term: the larger, the more codes are shaped by labels. Zero: W is
-        learnt, but codes do not see it.
+        Weight :math:`\lambda` of the label term. The larger it is, the more labels shape the codes. With zero,
+        W is learnt, but does not act on the codes.
 
     code_weight : float, default=2**-11 = 0.00048828125
-        :math:`\omega`, weight of the label-consistency term: the larger, the more a sample is made of atoms of
-        its own class. Zero: A is learnt, but codes do not see it.
+        Weight :math:`\omega` of the label-consistency term. The larger it is, the more a sample is made of
+        atoms of its own class. With zero, A is learnt, but does not act on the codes.
 
     alpha : float, default=2**-6 = 0.015625
-        :math:`\epsilon`, weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the
-        fewer atoms make up a sample. The parameter to tune first, between 2**-10 and 2**-3.
+        Weight :math:`\epsilon` of the l1 norm, on the scale of scikit-learn's `SparseCoder`. The larger it is,
+        the fewer atoms make up a sample. Tune it first, between 2**-10 and 2**-3.
 
     rule : {"classifier", "residual", "regularized"}, default="classifier"
-        How new samples get their labels; it acts at once, without another fit. :math:`B_j` are the atoms of
-        class j and :math:`s_j` their codes.
+        Rule that gives new samples their labels. It acts at once, without another fit. :math:`B_j` are the
+        atoms of class j and :math:`s_j` their codes.
 
-        - ``"classifier"``: the paper's, the largest :math:`(s W)_j`;
-        - ``"residual"``: the smallest :math:`|x - s_j B_j|^2`, as in SRC;
-        - ``"regularized"``: the smallest :math:`|x - r_j B_j| / |r_j|`, as in CRC, with the ridge codes
+        - ``"classifier"`` takes the largest :math:`(s W)_j`, as in the paper.
+        - ``"residual"`` takes the smallest :math:`|x - s_j B_j|^2`, as in SRC.
+        - ``"regularized"`` takes the smallest :math:`|x - r_j B_j| / |r_j|`, as in CRC, with the ridge codes
           :math:`r = \arg\min |x - r B|^2 + \beta |r|^2`.
 
-        None is the best everywhere.
+        No rule is the best on all data.
 
     ridge_alpha : float, default=2**-5 = 0.03125
-        :math:`\beta`, weight of the squared norm of the ridge codes of ``rule="regularized"``: what `alpha` is
-        to `CRCClassifier`. The `alpha` of the lasso is no measure for it: that is compared with correlations of
-        atoms and sample, this with squared singular values of B.
+        Weight :math:`\beta` of the squared norm of the ridge codes of ``rule="regularized"``, like `alpha` of
+        `CRCClassifier`. Its scale is not that of the `alpha` of the lasso: that is compared with correlations
+        of atoms and sample, this with squared singular values of B.
 
     rho : float, default=1.0
-        ADMM's penalty: how fast the two copies of the codes are pulled together. The paper's value is 1; much
-        smaller ones diverge.
+        Penalty of ADMM, which pulls the two copies of the codes together. The paper's value is 1. Training
+        diverges with much smaller values.
 
     dual_step, dual_step_decay, dual_step_min : float, default=0.5, 0.99, 1e-4
-        The step of the multipliers: the first, its decay at every iteration, and where it stops shrinking.
+        First step of the multipliers, factor of the step in every iteration, and smallest step.
 
     max_iter : int, default=100
-        Iterations at most.
+        Largest number of iterations.
 
     tol : float, default=1e-3
-        Stop when the relative change of the augmented objective was at most `tol` three times in a row.
-        0: run all iterations.
+        Tolerance. Training stops when the relative change of the augmented objective was at most `tol` three
+        times in a row. 0 means that all iterations are run.
 
     init : {"class", "random"} or tuple (B, W, A), default="class"
-        Where atoms start: near samples of their class, at uniform random numbers as in the paper (not with a
-        kernel), or at given arrays of shapes (K, n_features), or (K, n_samples) with a kernel, (K, n_classes)
-        and (K, K).
+        Start of the atoms. ``"class"`` means near samples of their class. ``"random"`` means uniform random
+        numbers, as in the paper (not with a kernel). Arrays have the shapes (K, n_features), or (K, n_samples)
+        with a kernel, (K, n_classes) and (K, K).
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after. The default weights are for samples of norm 1: without it,
-        scale samples yourself or choose other weights. With a kernel it is k(x, y) that is divided by
-        :math:`\sqrt{k(x, x) k(y, y)}`.
+        If True, samples are scaled to norm 1, in `fit` and after. The default weights are for samples of norm
+        1. If False, scale samples yourself or choose other weights. With a kernel, k(x, y) is divided by
+        :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is linear in the square
-        roots of histograms, pixels or features (of negative values the roots of their absolute values, with
-        their signs). A callable takes two samples and gives a number. For
-        ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
-        between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
+        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
+        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
+        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
+        must be False.
 
     gamma : float, "scale" or None, default="scale"
-        Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
+        Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None
+        means 1 / n_features.
 
     degree, coef0 : float, default=3, 1
-        Of the kernel ``"poly"``.
+        Parameters of the kernel ``"poly"``.
 
     kernel_params : dict, default=None
-        Further arguments of a callable kernel.
+        More arguments of a callable kernel.
 
     transform_alpha : float, default=None
-        Weight of the l1 norm for new samples. None: `alpha`.
+        Weight of the l1 norm for new samples. None means `alpha`.
 
     transform_tol : float, default=1e-6
-        The codes of a new sample x have a duality gap of at most this times :math:`|x|^2 / 2`.
+        Tolerance. The codes of a new sample x have a duality gap of at most `transform_tol` times
+        :math:`|x|^2 / 2`.
 
     keep_codes : bool, default=False
-        Keep the codes of the training samples as `training_codes_`.
+        If True, the codes of the training samples are kept as `training_codes_`.
 
     batch_size : int, default=None
-        Samples that training works on at a time: it bounds memory and changes nothing else. None: all that are
-        in memory; of a memory-map, or a chunk of a Dask array, a block of 128 MiB with what is made of it.
+        Number of samples that training works on at a time. It bounds memory and changes nothing else. None
+        means all samples that are in memory. For a memory map, or a chunk of a Dask array, it means blocks of
+        128 MiB, including the arrays made of them.
 
     checkpoint : path, default=None
-        A file that `fit` keeps its atoms and codes in while it runs, for about a tenth of its time at most.
-        From it, `fit` with the same parameters on the same samples goes on where it was stopped, to the same
-        model. It is deleted when the fit is done. Each fit needs a file of its own: not for searches.
+        File that `fit` writes its atoms and codes to while it runs. Writing takes at most about a tenth of its
+        time. If `fit` was stopped, another `fit` with the same parameters on the same samples goes on from the
+        file, to the same model. The file is deleted when the fit is done. Each fit needs its own file, so it is
+        not for searches.
 
     device : str, default=None
-        Where training runs and new samples are coded: None on this machine's processors with NumPy; ``"cuda"``
-        on a GPU, or ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie,
-        whatever `device` says, and give tensors. Fitted attributes are NumPy arrays wherever the model was
-        fitted: set `device` to predict elsewhere.
+        Device that trains and codes new samples. None means the processors, with NumPy. ``"cuda"`` means a GPU
+        and ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). PyTorch tensors stay on their device,
+        whatever `device` says, and give tensors. Fitted attributes are NumPy arrays, so a model may
+        predict on another device.
 
     precision : {"full", "tf32"}, default="full"
-        Of products of float32 in training on a GPU. ``"tf32"`` is faster by far for many samples and keeps
-        10 bits of each factor: atoms differ in the third digit, accuracy hardly (docs/performance.md has
-        figures). Codes of new samples are computed in full. Without a GPU ``"tf32"`` is refused.
+        Precision of products of float32 in training on a GPU. ``"tf32"`` is much faster for many samples and
+        keeps 10 bits of each factor. Atoms differ in the third digit, and accuracy hardly differs
+        (docs/performance.md has figures). Codes of new samples are computed in full precision. Without a GPU
+        ``"tf32"`` raises an error.
 
     n_jobs : int, default=None
-        Threads that code new samples, in `predict`, `decision_function` and `transform`, and that train where
-        there are blocks: with `batch_size`, on a memory-map, or on a Dask array where there is no cluster. None
-        means 1 unless in a `joblib.parallel_config` context, -1 as many as there are processors.
+        Number of threads that code new samples, in `predict`, `decision_function` and `transform`. They also
+        train where there are blocks: with `batch_size`, on a memory map, or on a Dask array without a cluster.
+        None means 1 unless in a `joblib.parallel_config` context. -1 means all processors.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the atoms to start from. An int gives the same model every time.
+        Source of random numbers, which draw the atoms to start from. An int gives the same model every time.
 
     Attributes
     ----------
@@ -226,50 +232,52 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         The dictionary B. Only without a kernel.
 
     dual_components_ : ndarray of shape (K, n_samples)
-        The dictionary as coefficients over the training samples (with `normalize` over the normalised ones).
-        Only with a kernel.
+        The dictionary as coefficients over the training samples, which are normalised if `normalize`. Only with
+        a kernel.
 
     label_components_ : ndarray of shape (K, n_classes)
         The classifier W.
 
     code_components_ : ndarray of shape (K, K)
-        The label-consistency transform A. It is kept as a K x n_classes matrix and expanded on demand.
+        The label-consistency transform A. It is computed on demand from a K x n_classes matrix.
 
     atom_classes_ : ndarray of shape (K,)
         The label of each atom's class.
 
     n_iter_ : int
-        Iterations done; after `partial_fit`, batches seen.
+        Number of iterations. After `partial_fit` the number of batches.
 
     stopped_by_ : {"tol", "max_iter", "callback"}
-        What ended them. This and the next two are not there after `partial_fit`.
+        What ended the iterations. After `partial_fit` this and the next two attributes do not exist.
 
     history_ : dict of ndarrays of shape (`n_iter_`,)
-        ``augmented_objective`` and its terms, weights included: ``data_fit``, ``label_fit``, ``code_fit``,
-        ``penalty``, ``multiplier`` and ``coupling``; ``primal_residual``, ``dual_residual``, ``nonzero_share``;
-        and ``objective``, the sum above at the sparse codes, every tenth iteration and at the end (else NaN).
+        Values of each iteration: ``augmented_objective`` and its terms, weights included (``data_fit``,
+        ``label_fit``, ``code_fit``, ``penalty``, ``multiplier`` and ``coupling``); ``primal_residual``,
+        ``dual_residual``, ``nonzero_share``; and ``objective``, the sum above at the sparse codes, which is
+        computed every tenth iteration and at the end, and is NaN otherwise.
 
     training_codes_ : ndarray of shape (n_samples, K)
-        The sparse codes Z of the training samples, if `keep_codes`. `transform` of the same samples gives
-        something else: it does not know their labels.
+        The sparse codes Z of the training samples. Only if `keep_codes`. `transform` of the same samples gives
+        other codes, because it does not know their labels.
 
     stream_ : Stream
-        After `partial_fit` only: sums of what it has seen, K x (K + n_features + 2 n_classes) numbers.
+        Sums over all batches, K x (K + n_features + 2 n_classes) numbers. Only after `partial_fit`.
 
     n_features_in_ : int
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     Notes
     -----
-    There is no ``predict_proba``: scores are not probabilities; `sklearn.calibration.CalibratedClassifierCV`
-    makes them so. Progress bars come through scikit-learn's callbacks (version 1.9 and later):
+    There is no ``predict_proba``, because scores are not probabilities.
+    `sklearn.calibration.CalibratedClassifierCV` makes probabilities of them. Progress bars are callbacks of
+    scikit-learn (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
 
-    `transform` gives the lasso codes of x for every rule. Scores are s W, negative squared residuals, or
-    negative residuals over norms. A sample of zeros has the score zero in all classes.
+    `transform` returns the lasso codes of x, whatever the rule is. Scores are s W, negative squared residuals,
+    or negative residuals divided by norms. A sample of zeros has the score zero in all classes.
 
     `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
@@ -290,7 +298,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     True
     """
 
-    # Defaults are for few samples with many features; scikit-learn's checks have two-dimensional blobs.
+    # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -390,9 +398,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; with ``kernel="precomputed"`` the kernel between all of them.
+            Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
@@ -410,7 +418,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             threads = one_blas_thread() if len(training.atom_labels) <= SINGLE_THREAD_ATOMS else nullcontext()
             products = float32_products(self.precision, device)
             dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
-            with telling_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
+            with notify_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
                 past = None
                 if checkpoint:
                     past = checkpoint.begin(blocks, start.M, len(training.labels), RECORDED, self.max_iter)
@@ -435,7 +443,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     past=past,
                 )
                 if checkpoint and Status.NON_FINITE in set(np.ravel(run.status)):
-                    checkpoint.remove()  # there is no going on from there
+                    checkpoint.remove()  # a fit cannot go on from there
                 attributes = outcome(self, run)
                 if not run.history["nonzero_share"][-1]:
                     warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=5)
@@ -458,27 +466,27 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
     def partial_fit(self, X: Array, y: Array, classes: Array | None = None) -> LEDLClassifier:
-        """Learn from one more batch of a stream; no sample is kept.
+        """Learn from one more batch of a stream. No sample is kept.
 
-        The codes of the batch are found, their sums are added to those of the batches before, which fade
-        [1]_, and the atoms are updated: ten code steps and one sweep for each batch, whatever `max_iter` and
-        `tol` say. Memory does not grow with the stream.
+        Each batch takes ten code steps and one sweep over the atoms, whatever `max_iter` and `tol` say. Sums
+        over its codes are added to those of earlier batches, which fade [1]_. Memory does not grow with the
+        stream.
 
-        All classes have the same share of the ``n_components`` atoms; None takes as many as `fit` on the first
-        batch would, at least one for each class. An atom starts at a sample of its class when one comes that no
-        other has started at, and is zero before.
+        All classes have the same share of the ``n_components`` atoms. None means as many as `fit` on the first
+        batch would take, and at least one for each class. An atom is zero until it starts at a sample of its
+        class that no other atom has started at.
 
-        After `fit`, and on a loaded model, learning goes on from the atoms that are there; `fit` starts anew.
-        Weights may be changed between calls and hold from then on.
+        After `fit`, and on a loaded model, learning goes on from the current atoms. `fit` starts again. Weights
+        may be changed between calls, and act from then on.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples of the batch, one or more.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
         classes : array-like of shape (n_classes,), default=None
-            All labels that may ever come. Needed in the first call, and may be left out later.
+            All labels that may come. They are needed in the first call, and may be left out later.
 
         Returns
         -------
@@ -501,7 +509,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         >>> bool(model.score(X[1000:], y[1000:]) > 0.85)
         True
         """
-        self._validate_params()  # scikit-learn leaves that to the first call
+        self._validate_params()  # scikit-learn checks them in the first call only
         adopt(self, **learn_batch(self, X, y, classes))
         return self
 
@@ -515,10 +523,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         return expand_code_transform(self._code_atoms, self._dictionary.atom_labels)
 
     def _identity(self, training: Training) -> dict[str, Any]:
-        """Return what decides the result of a fit beside the samples themselves."""
+        """Return everything that decides the result of a fit, except the samples themselves."""
         params = {name: value for name, value in self.get_params().items() if name not in NOT_THE_RESULT}
         if not isinstance(self.random_state, Integral):
-            del params["random_state"]  # says nothing about what was drawn
+            del params["random_state"]  # it does not say what was drawn
         samples = training.coordinates
         dtype = str(samples.dtype).removeprefix("torch.")
         known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": dtype}
@@ -527,17 +535,20 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
 
 
 class Training(NamedTuple):
-    """What a fit starts from; coordinates and start are where it runs, the rest is on the host."""
+    """The start of a fit. Coordinates and start are on the device of the fit, the rest is on the host."""
 
     space: Subspace
-    coordinates: Array | StoredRows  # (n, r); the latter are visited block by block
+    coordinates: Array | StoredRows  # (n, r); stored rows are visited block by block
     labels: Array  # (n,)
     classes: Array
     atom_labels: Array  # (K,)
     start: Atoms
 
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
-        """Return the samples in blocks, and the start beside them; the host has what a device cannot hold."""
+        """Return the samples in blocks, and the start on the same device.
+
+        Samples that the device cannot hold stay on the host, and are streamed.
+        """
         X, labels = self.coordinates, self.labels
         if isinstance(X, StoredRows):
             return X.blocks(labels, len(self.atom_labels), batch_size, threads), self.start
@@ -555,19 +566,33 @@ class Training(NamedTuple):
 
 
 def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
-    """Return all that training needs and the weights do not change: checked samples, their space, a start."""
+    """Return what training needs whatever the weights are: checked samples, their space, and a start."""
     device = device_of(X, model.device)
     check_precision(model.precision, device)
     if is_dask(X):
-        if y is None:
-            raise ValueError(f"This {type(model).__name__} requires y to be passed, but the target y is None.")
-        X = known_rows(model, X)
+        check_rows(X)
+        if model.device is not None:
+            raise ValueError(
+                f"device={model.device!r} is for samples in memory, but X is a Dask array, and Dask's workers "
+                "train with NumPy. Set device=None, or give X.compute()."
+            )
+        validate_data(model, X, y, skip_check_array=True)  # needs y, and records the features
+        X = with_known_rows(X)
     y = np.asarray(y) if is_dask(y) else y
-    is_stored = device is None and (is_dask(X) or isinstance(X, np.memmap)) and visits_rows(model, X)
+    # Training visits such samples where they are, block by block, and never holds all of them.
+    is_stored = (
+        (is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous))
+        and X.dtype in (np.float32, np.float64)
+        and X.shape[0] >= X.shape[1]
+        and model.kernel == "linear"
+        and device is None
+    )
+    if is_dask(X) and not is_stored:
+        check_memory(X.nbytes, f"{X.shape[0]} samples, which this fit needs in memory,", "Use fewer samples.")
+        X = np.asarray(X)
     if is_stored and is_dask(X):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-        take_features(model, X.shape[1])
         labels, classes = number_labels(model, y)
         samples = open_dask(X, labels, model.normalize)
         check_not_zero(samples.usable)
@@ -589,35 +614,11 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
     return Training(space, coordinates, labels, classes, atom_labels, start)
 
 
-def visits_rows(model: LEDLClassifier, X: Array) -> bool:
-    """Return whether training visits samples where they are in every pass, and never holds all of them."""
-    is_rows = is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous)
-    if not is_rows or X.dtype not in (np.float32, np.float64):
-        return False
-    return bool(model.kernel == "linear" and X.shape[0] >= X.shape[1])
-
-
-def known_rows(model: LEDLClassifier, X: Any) -> Any:
-    """Return a Dask array as training visits it; or its samples in memory, where it cannot."""
-    check_rows(X)
-    if model.device is not None:
-        raise ValueError(
-            f"device={model.device!r} is for samples in memory, but X is a Dask array, on which its workers "
-            "train with NumPy. Set device=None, or give X.compute()."
-        )
-    X = with_known_rows(X)
-    if visits_rows(model, X):
-        return X
-    n_bytes = X.nbytes
-    check_memory(n_bytes, f"{X.shape[0]} samples, which this fit needs in memory,", "Use fewer samples.")
-    return np.asarray(X)
-
-
 def first_atoms(
     model: LEDLClassifier, X: Array | StoredRows, labels: Array, space: Subspace, atom_labels: Array
 ) -> Atoms:
-    """Return the atoms to start from, in coordinates and where these are."""
-    rng = np.random.default_rng(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
+    """Return the atoms to start from, in the coordinates of `space` and on the device of X."""
+    rng = draw_generator(model.random_state)
     like = np.empty(0, X.dtype) if isinstance(X, StoredRows) else X
     if not isinstance(model.init, str):
         width = len(space.basis) if isinstance(space, KernelSpace) else model.n_features_in_
@@ -630,15 +631,14 @@ def first_atoms(
     elif model.init == "random":
         start = random_start(space, model.n_features_in_, atom_labels, rng)
     else:
-        # Atoms start at samples of their class that are not zero; a class of zero samples borrows from all.
+        # Atoms start at samples of their class that are not zero. A class of zero samples takes any class.
         usable = X.usable if isinstance(X, StoredRows) else to_host(namespace(X).any(X != 0, axis=1))
         by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
         candidates = [own if own.size else np.flatnonzero(usable) for own in by_class]
-        blocks: Blocks
-        if isinstance(X, StoredRows):
-            blocks = X.blocks(labels, len(atom_labels), model.batch_size, 1)
-        else:
-            blocks = InMemoryBlocks(X, labels)
+        stored = isinstance(X, StoredRows)
+        blocks = (
+            X.blocks(labels, len(atom_labels), model.batch_size, 1) if stored else InMemoryBlocks(X, labels)
+        )
         start = class_start(blocks, candidates, atom_labels, rng)
     return start._replace(M=as_array(start.M, like, like.dtype))
 
@@ -646,19 +646,19 @@ def first_atoms(
 def read_atoms(
     model: LEDLClassifier, training: Training, atoms: Atoms
 ) -> tuple[FittedDictionary, dict[str, Any]]:
-    """Return the dictionary that atoms make, and what else a fitted model keeps of them, on the host."""
+    """Return the dictionary of these atoms, and the other fitted attributes made of them, on the host."""
     c = atoms.n_classes
-    parts = np.split(to_host(atoms.M), [-2 * c, -c], axis=1)
-    B, W, A = (np.ascontiguousarray(part) for part in parts)
-    labels: dict[str, Any] = {"classes": training.classes, "atom_labels": training.atom_labels}
+    B, W, A = (np.ascontiguousarray(part) for part in np.split(to_host(atoms.M), [-2 * c, -c], axis=1))
     coder, rule = coder_and_rule(model, W)
-    dictionary = FittedDictionary(training.space, B, model._unit_norm, coder, rule, **labels)
+    dictionary = FittedDictionary(
+        training.space, B, model._unit_norm, coder, rule, training.classes, training.atom_labels
+    )
     learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": len(training.labels)}
     return dictionary, learnt
 
 
 def coder_and_rule(model: LEDLClassifier, W: Array) -> tuple[Settings, Any]:
-    """Return how LEDL's parameters say that samples are coded and scored, W being the classifier."""
+    """Return how LEDL codes and scores samples at the parameters of `model`, with the classifier W."""
     alpha = model.alpha if model.transform_alpha is None else model.transform_alpha
     rules: dict[str, Any] = {
         "classifier": ClassifierRule(W),

@@ -1,4 +1,4 @@
-"""LEDL on a stream: what `partial_fit` does with a batch, and the sums that it keeps of all it has seen."""
+"""LEDL on a stream: `partial_fit` learns from one batch, and keeps sums over all batches."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
     labels, c = label_numbers(y, known), len(known)
     scales = model._unit_norm if is_new else model._dictionary.unit_norm
     if not scales:
-        squared_norms(X, "X")  # refuses numbers whose squares are of no use
+        squared_norms(X, "X")  # raises if squares overflow or underflow
     if is_new:
         check_not_zero(X)
-        # The same number of atoms for all classes, as how frequent they are is not known yet.
+        # All classes get the same number of atoms, because their frequencies are not known yet.
         default = max(default_n_atoms(len(labels), c), c)
         atom_labels = share_out_atoms(np.arange(c), model.n_components, default)
     else:
@@ -52,7 +52,7 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
     check_precision(model.precision, device)
     K, q = len(atom_labels), X.shape[1] + 2 * c
     check_memory(8 * K * 4 * (K + q), f"Sums and products of n_components={K} atoms", "Use fewer atoms.")
-    if is_new:  # zero, of the first batch's type
+    if is_new:  # zero, in the type of the first batch
         M = np.zeros((K, q), dtype=to_host(X[:0]).dtype)
     else:
         M = np.concatenate([model.components_, model.label_components_, model._code_atoms], axis=1)
@@ -65,7 +65,7 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
         stream = new_stream(K, q, c, int(seed), n_before)
     threads = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
     with threads, float32_products(model.precision, device):
-        # Scaled first: what is tiny or huge in one type may be nothing in another.
+        # Scaled first: tiny or huge numbers of one type may underflow or overflow in another.
         samples = namespace(atoms.M).astype(scaled(X) if scales else X, atoms.M.dtype, copy=False)
         usable = to_host(namespace(samples).any(samples != 0, axis=1))
         candidates = [np.flatnonzero(usable & (labels == j)) for j in range(c)]
@@ -88,14 +88,14 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
     if usable.any() and not n_nonzero:
         warn_of_zero_codes(model.alpha, "of this batch are zero", stacklevel=5)
     B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
-    parts: dict[str, Any] = {"rule": ClassifierRule(W), "classes": known, "atom_labels": atom_labels}
-    dictionary = FittedDictionary(IdentitySubspace(), B, scales, Lasso(model.alpha), **parts)
+    coder, rule = Lasso(model.alpha), ClassifierRule(W)
+    dictionary = FittedDictionary(IdentitySubspace(), B, scales, coder, rule, known, atom_labels)
     learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": stream.n_samples}
     return {**fitted_attributes(dictionary), **learnt, "n_iter_": stream.n_batches, "stream_": stream}
 
 
 def check_streams(model: Any, is_new: bool) -> None:
-    """Raise unless parameters, and the atoms that are there, are such that a stream can be learnt from."""
+    """Raise if a stream cannot be learnt with these parameters and atoms."""
     if model.kernel != "linear" or (not is_new and isinstance(model._dictionary.space, KernelSpace)):
         raise ValueError(
             f"kernel={model.kernel!r}: partial_fit is for kernel='linear', since atoms of other kernels are "
@@ -105,24 +105,24 @@ def check_streams(model: Any, is_new: bool) -> None:
     if model.keep_codes:
         raise ValueError(
             "keep_codes=True, but partial_fit keeps nothing that grows with the stream. Set "
-            "keep_codes=False, and call transform on the samples whose codes you want."
+            "keep_codes=False, and call transform to get codes of samples."
         )
     if model.checkpoint is not None:
         raise ValueError(
-            f"checkpoint={model.checkpoint!r} is for fit; what partial_fit has learnt is in the model, and "
-            "ledl.save keeps it. Set checkpoint=None."
+            f"checkpoint={model.checkpoint!r} is for fit. partial_fit keeps everything in the model, and "
+            "ledl.save writes it. Set checkpoint=None."
         )
     if is_new and not (isinstance(model.init, str) and model.init == "class"):
         raise ValueError(
             "init is not 'class', but atoms of a stream start at the first samples of their class. Set "
-            "init='class'; or call fit on some samples first: partial_fit goes on from its atoms."
+            "init='class', or call fit on some samples first: partial_fit goes on from its atoms."
         )
     if not is_new and model.n_components is not None:
         K, c = len(model._dictionary.atoms), len(model.classes_)
         if max(model.n_components, c) != K:
             raise ValueError(
                 f"n_components={model.n_components}, but the model has {K} atoms, and their number stays as "
-                f"it was in the first call. Set n_components={K}, or start anew with a clone of the model."
+                f"it was in the first call. Set n_components={K}, or start again with a clone of the model."
             )
 
 
@@ -149,13 +149,13 @@ def known_classes(model: Any, classes: Array | None, is_new: bool) -> Array:
     if given.tolist() != model.classes_.tolist():
         raise ValueError(
             f"classes={given.tolist()}, but the model knows {model.classes_.tolist()}, and classes stay as "
-            "they were in the first call. Leave classes out, or start anew with a clone of the model."
+            "they were in the first call. Leave classes out, or start again with a clone of the model."
         )
     return model.classes_
 
 
 def label_numbers(y: Array, classes: Array) -> Array:
-    """Return labels 0, ..., c - 1 of samples whose labels must be among `classes`."""
+    """Return labels 0, ..., c - 1 of samples. Raise if a label is not among `classes`."""
     check_classification_targets(y)
     number = {label: i for i, label in enumerate(classes.tolist())}
     found, inverse = np.unique(y, return_inverse=True)
@@ -163,6 +163,6 @@ def label_numbers(y: Array, classes: Array) -> Array:
     if unknown:
         raise ValueError(
             f"y has the labels {unknown[:10]}, which are not among the classes {classes.tolist()} of the first "
-            "call. Leave such samples out, or start anew with a clone of the model and all labels as classes."
+            "call. Leave such samples out, or start again with a clone of the model and all labels as classes."
         )
     return np.array([number[label] for label in found.tolist()])[inverse]

@@ -37,41 +37,44 @@ class SRCClassifier(DictionaryClassifier):
     Parameters
     ----------
     alpha : float, default=2**-9 = 0.001953125
-        Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`: the larger, the fewer training
-        samples make up a new one. The parameter to tune first, between 2**-12 and 2**-3.
+        Weight of the l1 norm, on the scale of scikit-learn's `SparseCoder`. The larger it is, the fewer
+        training samples make up a new one. Tune it first, between 2**-12 and 2**-3.
 
     normalize : bool, default=True
-        Scale samples to norm 1, in `fit` and after. With a kernel it is k(x, y) that is divided by
-        :math:`\sqrt{k(x, x) k(y, y)}`.
+        If True, samples are scaled to norm 1, in `fit` and after. With a kernel, k(x, y) is divided by
+        :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is linear in the square
-        roots of histograms, pixels or features (of negative values the roots of their absolute values, with
-        their signs). A callable takes two samples and gives a number. For
-        ``"precomputed"``, `fit` takes the kernel between all training samples in place of X, `predict` that
-        between new and training samples, both normalised so that k(x, x) = 1; it needs ``normalize=False``.
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
+        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
+        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
+        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
+        must be False.
 
     gamma : float, "scale" or None, default="scale"
-        Of the kernels ``"rbf"`` and ``"poly"``. ``"scale"``: 1 / (n_features * X.var()); None: 1 / n_features.
+        Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None
+        means 1 / n_features.
 
     degree, coef0 : float, default=3, 1
-        Of the kernel ``"poly"``.
+        Parameters of the kernel ``"poly"``.
 
     kernel_params : dict, default=None
-        Further arguments of a callable kernel.
+        More arguments of a callable kernel.
 
     transform_tol : float, default=1e-6
-        The codes of a new sample y have a duality gap of at most this times :math:`|y|^2 / 2`.
+        Tolerance. The codes of a new sample y have a duality gap of at most `transform_tol` times
+        :math:`|y|^2 / 2`.
 
     device : str, default=None
-        Where new samples are coded: None on this machine's processors with NumPy; ``"cuda"`` on a GPU, or
-        ``"cpu"``, with PyTorch (extra ``gpu``). PyTorch tensors are worked on where they lie, whatever `device`
-        says, and give tensors. Fitted attributes are NumPy arrays wherever the model was fitted: set `device`
-        to predict elsewhere.
+        Device that codes new samples. None means the processors, with NumPy. ``"cuda"`` means a GPU and
+        ``"cpu"`` the processors, both with PyTorch (extra ``gpu``). PyTorch tensors stay on their device,
+        whatever `device` says, and give tensors. Fitted attributes are NumPy arrays, so a model may predict on
+        another device.
 
     n_jobs : int, default=None
-        Threads that code new samples. None means 1 unless in a `joblib.parallel_config` context, -1 as many
-        as there are processors.
+        Number of threads that code new samples. None means 1 unless in a `joblib.parallel_config` context. -1
+        means all processors.
 
     Attributes
     ----------
@@ -91,16 +94,16 @@ class SRCClassifier(DictionaryClassifier):
         Number of features seen in `fit`.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has names.
+        Names of the features. Only if X has names.
 
     See Also
     --------
-    CRCClassifier : The same with ridge codes: faster, and often as good.
+    CRCClassifier : Has ridge codes instead: faster, and often as good.
     CSDLClassifier : Learns the atoms of each class.
 
     Notes
     -----
-    `decision_function` gives negative squared residuals.
+    `decision_function` returns negative squared residuals.
 
     References
     ----------
@@ -161,9 +164,9 @@ class SRCClassifier(DictionaryClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; with ``kernel="precomputed"`` the kernel between all of them.
+            Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the samples.
 
         Returns
         -------
@@ -172,9 +175,9 @@ class SRCClassifier(DictionaryClassifier):
         samples, labels, classes = self._training_data(X, y)
         space, coordinates = self._find_space(samples)
         atoms, coder = to_host(coordinates), Lasso(self.alpha, self.transform_tol)
-        known: dict[str, Any] = {"rule": ResidualRule(), "classes": classes, "atom_labels": labels}
-        known |= {"samples": atoms, "sample_labels": labels}
-        dictionary = FittedDictionary(space, atoms, self._unit_norm, coder, **known)
+        dictionary = FittedDictionary(
+            space, atoms, self._unit_norm, coder, ResidualRule(), classes, labels, atoms, labels
+        )
         adopt(self, **fitted_attributes(dictionary))
         return self
 

@@ -1,0 +1,195 @@
+"""The coders of samples: which solver is taken, what is certified, and what is kept."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_less
+from sklearn.exceptions import ConvergenceWarning
+
+import ledl
+from helpers.oracles import relative_gaps
+from helpers.problems import unit
+from ledl import sparse_encode
+from ledl.coding import LassoCoder, RidgeCoder, _coders
+from ledl.solvers.lasso import SOLVERS
+
+
+@pytest.fixture
+def problem(rng):
+    D = unit(rng.standard_normal((60, 25)))
+    return unit(rng.standard_normal((300, 25))), D
+
+
+def dense_problem(rng):
+    """Codes with as many non-zeros as there are independent atoms: exact steps take many rounds."""
+    D = unit(rng.standard_normal((400, 200)))
+    return unit(rng.standard_normal((40, 200))), D
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_auto_takes_admm_for_dense_codes_and_reaches_the_gap(tol, rng):
+    X, D = dense_problem(rng)
+    codes, info = sparse_encode(X, D, alpha=1e-4, tol=tol, return_info=True)
+    assert info.solver == "admm"
+    assert info.converged.all()
+    assert relative_gaps(X, D, codes, 1e-4).max() <= tol
+    assert (info.n_nonzero < 250).all()
+
+
+def test_auto_finishes_with_exact_steps_what_admm_does_not(rng, monkeypatch):
+    X, D = dense_problem(rng)
+    monkeypatch.setattr(_coders, "ADMM_ROUNDS", 20)
+    codes, info = sparse_encode(X, D, alpha=1e-4, return_info=True)
+    assert info.solver == "admm"
+    assert info.converged.all()
+    assert info.n_iter.min() > 20
+    assert relative_gaps(X, D, codes, 1e-4).max() <= 1e-6
+
+
+def test_float32_products_that_cannot_certify_are_made_again_in_float64(rng):
+    # Codes so large that the rounding of their correlations alone is more than the tolerance.
+    D = unit(1 + 1e-3 * rng.standard_normal((80, 60)))
+    X = unit(rng.standard_normal((20, 60)))
+    codes, info = sparse_encode(X, D, alpha=1e-7, tol=1e-4, return_info=True, solver="active_set")
+    assert np.abs(codes).sum(axis=1).max() > 1e3
+    assert info.converged.all()
+    assert relative_gaps(X, D, codes, 1e-7).max() <= 1e-4
+
+
+@pytest.mark.parametrize(("solver", "positive"), [("auto", False), ("auto", True), ("active_set", False)])
+def test_gaussian_codes_as_dense_as_the_dictionary_allows(solver, positive):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        D, X = rng.normal(size=(300, 60)), rng.normal(size=(40, 60))
+        for ratio in (1e-4, 1e-6):
+            alpha = ratio * np.abs(X @ D.T).max()
+            codes, info = sparse_encode(X, D, alpha=alpha, solver=solver, positive=positive, return_info=True)
+            assert info.converged.all()
+            assert relative_gaps(X, D, codes, alpha, positive).max() <= 1.01e-6
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 1e-5, 1e-7])
+def test_loose_tolerances_are_certified_truly_at_tiny_alphas(ratio, rng):
+    """Products in float32 round correlations by more than such an alpha."""
+    D = unit(rng.standard_normal((60, 64)))
+    X = rng.standard_normal((100, 64))
+    alpha = ratio * np.abs(X @ D.T).max()
+    codes, info = sparse_encode(X, D, alpha=alpha, tol=1e-4, return_info=True)
+    assert (relative_gaps(X, D, codes, alpha)[info.converged] <= 1e-4).all()
+    assert info.converged.all()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "tol", "positive"),
+    [(1e-4, 1e-3, False), (1e-4, 1e-6, True), (1e-8, 1e-3, True), (1e-8, 1e-6, False)],
+)
+def test_admm_meets_no_singular_matrix(ratio, tol, positive):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        D = rng.normal(size=(20, 5))
+        D[3:6] = D[0] + 1e-6 * rng.normal(size=(3, 5))
+        X = rng.normal(size=(2, 5))
+        settings = {"alpha": ratio * np.abs(X @ D.T).max(), "tol": tol, "positive": positive, "max_iter": 200}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            codes = sparse_encode(X, D, solver="admm", **settings)
+        assert np.isfinite(codes).all()
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_a_start_on_zero_atoms_is_left(solver):
+    codes = sparse_encode(
+        [[1.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]], alpha=0.1, init=np.ones((1, 2)), solver=solver
+    )
+    assert_allclose(codes, [[0.9, 0.0]], atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_a_start_that_is_negative_leaves_positive_codes_positive(problem, solver, rng):
+    X, D = problem
+    options = {"alpha": 1e-5, "positive": True, "solver": solver, "max_iter": 30}  # too few for ADMM
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        codes, info = sparse_encode(X, D, init=rng.standard_normal((300, 60)), return_info=True, **options)
+    assert codes.min() >= 0
+    assert (relative_gaps(X, D, codes, 1e-5, positive=True)[info.converged] <= 1e-6).all()
+
+
+def test_codes_of_repeated_atoms_do_not_depend_on_threads(rng):
+    D = unit(rng.standard_normal((600, 40)))
+    D = np.concatenate([D, D[:50]])
+    X = rng.standard_normal((600, 40))
+    for options in ({"alpha": 1.0}, {"n_nonzero_coefs": 8}):
+        one, two = (sparse_encode(X, D, n_jobs=n_jobs, **options) for n_jobs in (1, 2))
+        assert_allclose(one, two, atol=1e-10)
+
+
+def test_iterations_are_at_most_so_many(problem):
+    X, D = problem
+    for max_iter in (1, 5, 50):
+        for tol in (1e-3, 1e-6):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                _, info = sparse_encode(X, D, alpha=1e-6, tol=tol, max_iter=max_iter, return_info=True)
+            assert info.n_iter.max() <= max_iter
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_a_coder_takes_what_another_over_the_same_atoms_has_made(problem, tol, monkeypatch):
+    X, D = problem
+    squares, kept = np.sum(X**2, axis=1), {}
+    codes, *_ = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X, squares)
+    for name in ("gram", "squared_norms"):
+        monkeypatch.setattr(_coders, name, None)  # not called again
+    for rows in (slice(0, 1), slice(0, 300)):
+        again, _, _, converged = LassoCoder(D, alpha=0.1, tol=tol, kept=kept)(X[rows], squares[rows])
+        assert_allclose(again, codes[rows], atol=1e-5)
+        assert converged.all()
+        assert_array_less(relative_gaps(X[rows], D, again, 0.1), tol)
+    other, *_ = LassoCoder(D, alpha=0.2, tol=tol, kept=kept)(X, squares)
+    assert relative_gaps(X, D, other, 0.2).max() <= tol
+
+
+@pytest.mark.parametrize(
+    ("solver", "tol"), [("auto", 1e-3), ("auto", 1e-6), ("active_set", 1e-3), ("admm", 1e-6)]
+)
+def test_one_coder_for_several_dictionaries(solver, tol, rng):
+    D, X = rng.standard_normal((2, 3, 30, 12)), rng.standard_normal((2, 3, 20, 12))
+    alpha, squares = rng.uniform(0.05, 2, (2, 3, 1, 1)), np.sum(X**2, axis=-1)
+    coder = LassoCoder(D, alpha=alpha, tol=tol, solver=solver)
+    codes, gap, n_iter, converged = coder(X, squares)
+    assert gap.shape == n_iter.shape == converged.shape == (2, 3, 20)
+    assert converged.all()
+    for p in np.ndindex(2, 3):
+        assert relative_gaps(X[p], D[p], codes[p], alpha[p].item()).max() <= tol
+        alone, *_ = LassoCoder(D[p], alpha=alpha[p].item(), tol=tol, solver=solver)(X[p], squares[p])
+        assert relative_gaps(X[p], D[p], alone, alpha[p].item()).max() <= tol
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_two_samples_enter_few_functions(problem, tol):
+    X, D = problem
+    coder = LassoCoder(D, alpha=0.1, tol=tol)
+    squares = np.sum(X[:2] ** 2, axis=1)
+    coder(X[:2], squares)
+    entered = set()
+
+    def watch(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.startswith(ledl.__path__[0]):
+            entered.add(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        coder(X[:2], squares)
+    finally:
+        sys.setprofile(None)
+    assert len(entered) <= 6, entered
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
+def test_ridge_codes_solve_their_equations(shape, rng):
+    D, X = rng.standard_normal(shape), rng.standard_normal((7, shape[1]))
+    S, *_ = RidgeCoder(D, 0.3)(X, (X**2).sum(axis=1))
+    assert_allclose(S @ (D @ D.T + 0.3 * np.eye(len(D))), X @ D.T, atol=1e-12)
