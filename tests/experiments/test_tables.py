@@ -190,6 +190,7 @@ def test_a_caption_is_short_and_says_a_thing_once(select, datasets, n_splits):
             assert len(caption.split()) < 60
         sentences = [text.strip() for text in re.split(r"[.;] ", table.full_note("Bold", "underlined"))]
         assert len(set(sentences)) == len(sentences)
+        assert table.full_note("Bold", "underlined").count("paired t-test") <= 1
 
 
 def test_captions_name_methods_that_are_not_ranked_or_have_more_candidates():

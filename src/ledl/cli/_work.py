@@ -1,6 +1,6 @@
-"""What the commands on images do: find images, write answers one after the other, set them beside the truth.
+"""Do the work of the commands on images: find images, write answers, compare them with the truth.
 
-Imported by a command that runs, since it needs what computes.
+Commands import this module when they run, because it imports heavy packages.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from ledl.files import write_atomically
 from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
 from ledl.images import image_files, load_image_folder, pillow, shown
 
-WIDEST_PATH = 60
-WIDEST_MATRIX = 40  # classes, on a screen
+WIDEST_PATH = 60  # characters
+WIDEST_MATRIX = 40  # classes that fit on a screen
 
-# Images by truth and answer.
+# Number of images by truth and answer.
 Counts: TypeAlias = Counter[tuple[str, str]]
 
 
 def images_of(
     console: Console, paths: list[Path], labels: str | None, found: ImageModel
 ) -> tuple[list[Path], list[str | None]]:
-    """Return the images to label, and the truth if it is known; then without those that were trained on."""
+    """Return the images to label and their true labels, or None for each without `labels`.
+
+    With `labels`, images that the model was trained on are left out.
+    """
     truths: list[str | None]
     if labels is None or labels == "folder":
         files, others = image_files(paths)
@@ -48,15 +51,17 @@ def images_of(
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but {len(paths)} paths are given.")
     if not files:
-        raise ValueError("There are no images to label. Give image files, or folders that hold some.")
+        raise ValueError("There are no images to label. Give image files, or folders with images.")
     if labels is None:
         return files, truths
     known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:
-        say(console, "The model does not say what it was trained on: accuracy may be too high.", style="yellow")
+        say(
+            console, "The model has no record of its training images. Accuracy may be too high.", style="yellow"
+        )
     seen, n_copies = trained_on(known, files)
     if all(seen):
-        raise ValueError("The model was trained on all of these images. Give others to judge it by.")
+        raise ValueError("The model was trained on all of these images. Give other images to test it.")
     if any(seen):
         say(console, f"Skipped {sum(seen)} images that the model was trained on.")
     if n_copies:
@@ -75,10 +80,10 @@ def write_answers(
     has_p_value: bool,
     mistakes: bool,
 ) -> tuple[Counts, list[str]]:
-    """Write what is said of images, only `mistakes` or all, each at once; count them and collect errors.
+    """Write each answer at once, or only `mistakes`; return counts of answers, and errors.
 
-    A "table" is for people: path and label, of these `widths`, scores, and the truth beside a mistake. "csv"
-    has a head; as "json" images that cannot be read are written, too.
+    The form "table" has path and label in columns of these `widths`, scores, and the true label next to a
+    mistake. "csv" has a header. "json" also has images that cannot be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
@@ -94,7 +99,7 @@ def write_answers(
             continue
         ranking = said.ranking[:top]
         if form == "json":
-            told = {
+            fields = {
                 "path": said.path,
                 "error": said.error or None,
                 "label": said.label or None,
@@ -102,8 +107,8 @@ def write_answers(
                 "ranking": [{"label": label, "score": score} for label, score in ranking] or None,
                 "p_value": said.p_value,
             }
-            told = {name: value for name, value in told.items() if value is not None}
-            sys.stdout.write(f"{before}\n{json.dumps(told, ensure_ascii=False, allow_nan=False)}")
+            fields = {name: value for name, value in fields.items() if value is not None}
+            sys.stdout.write(f"{before}\n{json.dumps(fields, ensure_ascii=False, allow_nan=False)}")
             before = ","
         elif form == "csv" and not said.error:
             p_value = "" if said.p_value is None else f"{said.p_value:.4g}"
@@ -123,17 +128,15 @@ def write_answers(
 def show_judged(
     console: Console, counts: Counts, classes: list[str], out: Path | None, *, can_reject: bool
 ) -> None:
-    """Tell the accuracy on classes that the model knows, what became of the others, and which were confused.
+    """Print the accuracy on known classes, the answers for other classes, and the confusion matrix.
 
-    Rows of the confusion matrix, which goes to the CSV file `out`, too, are all classes that are tested,
-    columns all that are answers.
+    Rows of the matrix are all tested classes, columns all answers. It is also written to the CSV file `out`.
     """
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
         accuracy, error = n_right / n, standard_error(n_right / n, n)
-        told = f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({n_right} of {n})."
-        say(console, told, style="bold")
+        say(console, f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({n_right} of {n}).", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
             among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "nothing"
@@ -154,7 +157,7 @@ def show_judged(
     columns = [name for name in [*classes, REJECTED] if name in truths | answers]
     if rows and len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are the truth, columns the answers.")
-        # Names of classes over the columns where they are short, or numbers.
+        # Columns are headed by the names of classes if these are short, or else by numbers.
         is_short = max(len(name) for name in columns if name != REJECTED) <= 4
         heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
         heads |= {REJECTED: "none"} if REJECTED in heads else {}
@@ -169,12 +172,12 @@ def show_judged(
         Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(table)
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
-            say(console, f"Columns of answers that no tested image has for truth: {untested}.")
+            say(console, f"Columns of classes without test images: {untested}.")
     elif rows:
-        say(console, f"With {len(columns)} classes the confusion matrix is for a file: --confusion FILE.csv.")
+        say(console, f"The confusion matrix has {len(columns)} classes: write it with --confusion FILE.csv.")
     wrong = [(-n, truth, said) for (truth, said), n in counts.items() if truth in classes and truth != said]
     if wrong:
-        say(console, "\nCommonest mistakes:")
+        say(console, "\nMost common mistakes:")
     for n, truth, said in sorted(wrong)[:5]:
         say(console, f"{-n:4d}  {truth} taken for {said}")
     if out is not None:
@@ -186,15 +189,12 @@ def show_judged(
 
 
 def write_images(name: str, folder: Path) -> int:
-    """Write a dataset of pictures as a folder of images for each class, and return how many."""
+    """Write a dataset of pictures as one folder of images per class; return the number of images."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{shown(folder)} is there and not an empty folder. Choose another name.")
+        raise FileExistsError(f"{shown(folder)} exists and is not an empty folder. Choose another name.")
     data = load(name)
     if "images" not in data:
-        raise ValueError(
-            f"The dataset {name!r} holds features, not pictures. Those with pictures are digits, usps, yaleb "
-            "and pie."
-        )
+        raise ValueError(f"The dataset {name!r} has features, not pictures. Use digits, usps, yaleb or pie.")
     low, high = data.images.min(), data.images.max()
     pictures = np.round((data.images - low) * (255 / (high - low))).astype(np.uint8)
     for j, label in enumerate(data.target_names):

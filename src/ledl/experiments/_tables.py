@@ -183,7 +183,9 @@ class Table:
     def full_note(self, best: str, level: str) -> str:
         """Return the note and the meaning of the marks, given how a format shows the two."""
         has_marks = any(entry.mark for row in self.rows for entry in row)
-        return f"{self.note} {MARKED.format(best, level)}" if has_marks else self.note
+        marks = MARKED.format(best, level) if has_marks else ""
+        marks = marks.replace("paired t-test, ", "") if "paired t-test" in self.note else marks
+        return f"{self.note} {marks}".rstrip()
 
 
 def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
