@@ -1,10 +1,12 @@
-"""The comparison: its datasets, what the paper reports on them, and its methods: those of the paper, and
-scikit-learn's classics beside them. Imports nothing of weight: the command line's help needs it.
+"""Define the datasets and methods of the comparison, and the results of the paper.
 
-A method is an estimator and a grid of at most twelve settings for cross-validation; where a batched search
-makes many settings cheap, a wide one too. The grids were fixed from the studies on training samples in
-docs/defaults.md and, for the classics, from custom; no test sample has seen them. Of settings that are equally
-good the first is taken, so the grids begin with the strongest regularisation.
+The methods are those of the paper and classics of scikit-learn. A method is an estimator with a grid of at
+most twelve settings for cross-validation, and a wide grid if a batched search makes many settings cheap. The
+grids come from the studies on training samples in docs/defaults.md, those of the classics from common practice.
+No test sample was used. Of equally good settings the first is taken, so grids begin with the strongest
+regularisation.
+
+This module imports no heavy package, because the help of the command line needs it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ PAPER_TABLE = {
     "usps": {"SRC": 78.4, "CRC": 77.9, "CSDL-SRC": 78.8, "LC-KSVD": 71.1, "LEDL": 81.1},
 }
 
-# In the order of the paper's table; Caltech101's second row is ours: the paper has the pyramid only.
+# In the order of the paper's table. It has no row for Caltech101, pool5.
 PAPER_DATASETS = ("yaleb", "pie", "ucmerced", "aid", "caltech101_pyramid", "caltech101", "usps")
 DATASET_TITLES = {
     "digits": "digits",
@@ -42,28 +44,28 @@ DATASET_TITLES = {
 
 @dataclass(frozen=True)
 class Method:
-    """A way to classify: an estimator, and what may be chosen.
+    """Describe a method: an estimator and the settings to choose from.
 
     Parameters
     ----------
     name : str
-        As commands and plans have it.
+        Name in commands and plans.
     title : str
-        As tables have it.
+        Name in tables.
     steps : sequence of tuples (str, dict)
-        Import paths of the estimators, ``"module:name"``, with their parameters; several make a pipeline.
+        Import paths of the estimators, ``"module:name"``, with their parameters. Several make a pipeline.
     grid : dict
         Names of parameters with the values to choose from.
     wide : dict, default=None
-        The same for ``select="wide"``. None: no more than `grid`.
+        Grid for ``select="wide"``. None means `grid`.
     column : str, default=""
-        Its column in the paper's table 1.
+        Name of its column in the paper's table 1.
     fixed : dict of dicts, default=None
-        Settings by dataset, in place of any selection; it then covers these datasets only.
+        Settings by dataset, which replace any selection. The method then covers only these datasets.
     isotropic : bool, default=True
-        Whether, at the settings of its grid, it sees nothing of samples but their inner products.
+        Whether it depends only on the inner products of the samples, at all settings of its grid.
     chooses_for : str, default=""
-        The method whose settings it chooses in `fit`, by itself. It has no grid then.
+        Name of the method whose settings it chooses itself, in `fit`. It then has no grid.
 
     Examples
     --------
@@ -83,12 +85,12 @@ class Method:
     chooses_for: str = ""
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
-        """Return what is chosen from.
+        """Return the grid to choose from.
 
         Parameters
         ----------
         select : {"cv", "wide"}
-            As in `Plan`.
+            Way to find settings, as in `Plan`.
 
         Returns
         -------
@@ -103,28 +105,29 @@ class Method:
         Parameters
         ----------
         dataset : str
-            Its name.
+            Name of the dataset.
 
         Returns
         -------
         bool
+            False if the method has fixed settings, and none for this dataset.
         """
         return self.fixed is None or dataset in self.fixed
 
     def make(self, settings: Settings | None = None, seed: int = 0) -> Any:
-        """Return the estimator, or a pipeline, at its defaults but for the settings.
+        """Return the estimator, or a pipeline, with these settings and defaults otherwise.
 
         Parameters
         ----------
         settings : dict, default=None
             Parameters to set.
         seed : int, default=0
-            Its ``random_state``, where it has one.
+            Value of ``random_state``, if there is such a parameter.
 
         Returns
         -------
         estimator
-            Not fitted.
+            An estimator that is not fitted.
         """
         steps = [resolve_name(path)(**params) for path, params in self.steps]
         if len(steps) == 1:
@@ -146,8 +149,8 @@ def _weights(label: int, code: int, alpha: int, **others: float) -> Settings:
 
 
 # Section 4 of the paper: lambda, omega and epsilon, adjusted there "to achieve the highest classification
-# rates". At Caltech101's epsilon a code has about 500 non-zeros, and labels settle long before its last digits
-# do: there the gap is looser than the default, and every run measures how well the labels of both agree.
+# rates". At Caltech101's epsilon a code has about 500 non-zeros, and labels settle long before its last digits.
+# So its gap is looser than the default, and every run measures how many labels agree with the default's.
 PAPER_WEIGHTS = {
     "yaleb": _weights(-3, -11, -8),
     "pie": _weights(-3, -11, -8),
@@ -164,7 +167,7 @@ def _ours(path: str, **params: Any) -> list[tuple[str, Settings]]:
 
 
 def _classic(path: str, *before: tuple[str, Settings], **params: Any) -> list[tuple[str, Settings]]:
-    """Return steps of scikit-learn's own, which see what the others see: samples of norm 1."""
+    """Return steps of scikit-learn on samples of norm 1, as the other methods have them."""
     return [("sklearn.preprocessing:Normalizer", {}), *before, (f"sklearn.{path}", params)]
 
 
@@ -203,7 +206,7 @@ _ALL = [
     ),
     Method(
         "ledl-cv",
-        "LEDL, all chosen",
+        "LEDL (auto-tuned)",
         [("ledl.model_selection:LEDLClassifierCV", {})],
         isotropic=False,
         chooses_for="ledl",
@@ -228,9 +231,9 @@ _ALL = [
         _classic("linear_model:RidgeClassifier"),
         {"ridgeclassifier__alpha": _powers(*range(2, -10, -1))},
     ),
-    # With fewer samples than features LDA needs shrinkage, and d^3 operations unless it is given the
-    # coordinates of the samples in their own span. shrinkage="auto" scales each coordinate to variance 1 first,
-    # which in these makes no sense: half way instead.
+    # With fewer samples than features LDA needs shrinkage, and d^3 operations unless it gets the coordinates of
+    # the samples in their own span. There shrinkage="auto", which scales each coordinate to variance 1 first,
+    # makes no sense, so it is 0.5.
     Method(
         "lda",
         "LDA, shrinkage",

@@ -1,7 +1,7 @@
-"""Whole runs: any number of jobs, killed and started again, and what goes wrong on the way."""
+"""Complete runs: any number of jobs, killed and started again, and errors on the way."""
 
-import csv
 import dataclasses
+import importlib.util
 import os
 import random
 import shlex
@@ -12,33 +12,17 @@ import time
 
 import pytest
 
+from helpers.runs import N_CELLS, PLAN, cell_files, table, until, without_times
 from ledl.experiments import METHODS, Plan, reproduce
 from ledl.experiments._cells import Done, Store
 from ledl.experiments._reproduce import Progress, check, command, run_cells
 
-PLAN = Plan(("digits",), ("crc", "ridge", "ledl"), "cv", n_per_class=3, n_splits=3)
-TIMES = ("fit_seconds", "predict_seconds")
 
-
-def table(folder):
-    """The table but for its times."""
-    with (folder / "table.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
-
-
-def command_for(folder, n_jobs):
-    return [sys.executable, "-m", *shlex.split(command(PLAN, folder, n_jobs, figures=False))]
-
-
-def cell_files(folder):
-    return {path: path.stat().st_mtime_ns for path in (folder / "cells").glob("*/*.json")}
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    outcome = reproduce(PLAN, folder, figures=False)
-    return folder, outcome
+def started(folder, n_jobs):
+    """Start the command, in a process group of its own."""
+    words = shlex.split(command(PLAN, folder, n_jobs, figures=False))
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
+    return subprocess.Popen([sys.executable, "-m", *words], **options)
 
 
 def test_a_run_writes_everything(undisturbed):
@@ -48,17 +32,13 @@ def test_a_run_writes_everything(undisturbed):
     for name in ("table.md", "table.tex", "table.csv", "report.html"):
         assert (folder / name).stat().st_size > 0
     assert len(list((folder / "runs").glob("*.json"))) == 1
-    assert len(cell_files(folder)) == 9
+    assert len(cell_files(folder)) == N_CELLS
 
 
 def test_the_same_bit_for_bit_for_any_number_of_jobs(undisturbed, tmp_path):
     folder, _ = undisturbed
     for done in run_cells(PLAN.cells(), Store(tmp_path), n_jobs=2):
-        expected = Store(folder).get(done.cell.identity)
-        times = {name for name in expected if name.endswith("seconds")}
-        assert {k: v for k, v in done.result.items() if k not in times} == {
-            k: v for k, v in expected.items() if k not in times
-        }
+        assert without_times(done.result) == without_times(Store(folder).get(done.cell.identity))
 
 
 def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
@@ -69,36 +49,30 @@ def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
     assert cell_files(folder) == before
 
 
-def test_killed_at_random_moments_it_ends_with_the_table_of_an_undisturbed_run(undisturbed, tmp_path):
-    words = command_for(tmp_path, n_jobs=2)
-    rng = random.Random(0)
-    n_killed, kept = 0, {}
-    while n_killed < 6:
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
-        latest, enough = time.monotonic() + rng.uniform(1.5, 6.0), len(kept) + rng.randint(1, 3)
-        while process.poll() is None and time.monotonic() < latest and len(cell_files(tmp_path)) < enough:
-            time.sleep(0.02)
-        if process.poll() is not None:
-            break  # it was faster
-        # The whole group, or the parent alone, whose workers must then do no harm.
-        (os.killpg if rng.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
-        process.wait()
-        n_killed += 1
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
+def test_killed_runs_lose_nothing_and_leave_no_workers(undisturbed, tmp_path):
+    """The parent alone is killed at a random moment, then the group, then two runs finish the rest together."""
+    rng, kept = random.Random(0), {}
+    for kill in (os.kill, os.killpg):
+        process = started(tmp_path, n_jobs=2)
+        assert until(lambda: len(cell_files(tmp_path)) > len(kept))  # noqa: B023  (at once)
+        time.sleep(rng.uniform(0.0, 0.2))
+        if process.poll() is None:  # on a fast machine the second one may have ended
+            kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)  # which waits for all workers, since they have the pipe
         found = cell_files(tmp_path)
         assert kept.items() <= found.items()  # nothing finished is lost or computed again
+        if kill is os.kill:
+            assert process.returncode == -signal.SIGKILL
+            assert len(found) < N_CELLS
         kept = found
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=300)
-    assert n_killed >= 1  # a machine so fast that it is never killed proves nothing
+    process = started(tmp_path, n_jobs=1)
+    reproduce(PLAN, tmp_path, figures=False)
+    process.communicate(timeout=300)
+    assert process.returncode == 0
     assert table(tmp_path) == table(undisturbed[0])
     assert kept.items() <= cell_files(tmp_path).items()
-
-
-def test_two_runs_on_one_store_end_with_the_same_table(undisturbed, tmp_path):
-    words = command_for(tmp_path, n_jobs=1)
-    both = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(2)]
-    assert [process.wait(timeout=300) for process in both] == [0, 0]
-    assert table(tmp_path) == table(undisturbed[0])
-    assert len(cell_files(tmp_path)) == 9
+    assert len(cell_files(tmp_path)) == N_CELLS
 
 
 def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, monkeypatch):
@@ -123,7 +97,7 @@ def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, mon
         ({"select": "test"}, "'cv', 'wide' or 'defaults'"),
         ({"n_splits": 0}, "at least 1"),
         ({"n_per_class": 1}, "select='defaults'"),
-        ({"n_per_class": 500}, "digits, which has 174"),
+        ({"n_per_class": 500}, "class of digits has 174"),
         ({"methods": ("ledl-paper",)}, "nothing to run: ledl-paper.*only for yaleb"),
     ],
 )
@@ -136,20 +110,8 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(tmp_path, c
 
 def test_missing_data_are_named_with_whom_to_ask(tmp_path, monkeypatch):
     monkeypatch.setenv("LEDL_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"pie: Ask Carnegie(.|\n)*others are here: digits"):
+    with pytest.raises(FileNotFoundError, match=r"pie: Ask Carnegie(.|\n)*These are here: digits"):
         check(Plan(("digits", "pie")))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
-def test_workers_end_when_their_parent_is_killed(tmp_path):
-    """Or whoever reads their output would wait for ever."""
-    words = [sys.executable, "-m", "ledl", "reproduce", "--jobs", "2", "--no-figures", "--out", str(tmp_path)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while not cell_files(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.kill()
-    process.communicate(timeout=30)
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
@@ -168,11 +130,15 @@ def test_foreign_run_records_do_no_harm(undisturbed):
     assert "&quot;n_per_class&quot;: 3" in page
 
 
-def test_figures_without_matplotlib_are_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"ledl\[plots\]"):
+@pytest.mark.parametrize("package", ["matplotlib", "pandas", "tabulate", "jinja2"])
+def test_a_missing_package_is_named_with_its_extra_before_the_work(package, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else find(name))
+    with pytest.raises(ImportError, match=rf"need {package}: pip install 'ledl\[cli\]'"):
         reproduce(PLAN, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    if package == "matplotlib":
+        check(PLAN, figures=False)
 
 
 def test_progress_estimates_from_cells_of_the_same_kind():

@@ -1,4 +1,4 @@
-"""Tables: the statistics against their definitions, and that every form can be read back."""
+"""Tables: statistics against their definitions, every format read back, every verdict on the paper's claims."""
 
 import csv
 import io
@@ -8,12 +8,18 @@ import re
 import numpy as np
 import pytest
 
+from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, PAPER_TABLE, Plan
-from ledl.experiments._cells import Cell
+from ledl.experiments._cells import Cell, load_dataset
 from ledl.experiments._tables import (
     BEST,
+    RIVALS,
     WITHIN_NOISE,
     Results,
+    claim_ahead,
+    claim_on_tennis,
+    claims_on_people,
+    claims_table,
     make_tables,
     mean_ranks,
     paired_test,
@@ -21,6 +27,7 @@ from ledl.experiments._tables import (
     to_csv,
     to_latex,
     to_markdown,
+    training_errors,
 )
 
 ACCURACIES = {
@@ -35,10 +42,10 @@ ACCURACIES = {
 PLAN = Plan(("usps", "yaleb"), ("src", "crc", "ledl", "ridge"), n_splits=4)
 
 
-def run(accuracy):
+def run(accuracy=0.5, **more):
     return {
         "accuracy": accuracy, "fit_seconds": 0.5, "predict_seconds": 12.0, "settings": {"alpha": 2.0**-8},
-        "n_shared": 0, "warnings": [],
+        "n_shared": 0, "warnings": [], **more,
     }  # fmt: skip
 
 
@@ -46,8 +53,13 @@ def results_of(plan, accuracies=ACCURACIES):
     cells = {}
     for (dataset, method), values in accuracies.items():
         for seed, accuracy in enumerate(values):
-            cells[Cell(dataset, method, seed, plan.select, plan.n_per_class)] = run(accuracy)
+            found = accuracy if isinstance(accuracy, dict) else run(accuracy)
+            cells[Cell(dataset, method, seed, plan.select, plan.n_per_class)] = found
     return Results(plan, cells)
+
+
+def unpadded(markdown):
+    return re.sub(r" +", " ", markdown)
 
 
 RESULTS = results_of(PLAN)
@@ -88,7 +100,7 @@ def test_differences_keep_their_sign():
     assert BY_KEY["yaleb", "src"].ledl_minus_this_mean == pytest.approx(-10.25)
     assert BY_KEY["usps", "crc"].ledl_minus_this_mean == pytest.approx(9.75)
     assert BY_KEY["usps", "ledl"].ledl_minus_this_mean is None
-    text = to_markdown(make_tables(RESULTS, ROWS)[1])
+    text = unpadded(to_markdown(make_tables(RESULTS, ROWS)[1]))
     assert "-10.2 (p" in text
     assert "+9.8 (p" in text
 
@@ -110,7 +122,9 @@ def test_markdown_is_a_table_of_equal_rows():
         lines = [line for line in to_markdown(table).splitlines() if line.startswith("|")]
         assert len(lines) == len(table.rows) + 2
         assert {line.count("|") for line in lines} == {len(table.header) + 1}
-    assert "| LEDL | " in to_markdown(make_tables(RESULTS, ROWS)[0])
+    assert "| LEDL | **81.5 ± 1.3 (81.1)** | 61.5 ± 1.3 (81.3) |" in unpadded(
+        to_markdown(make_tables(RESULTS, ROWS)[0])
+    )
 
 
 def test_latex_has_equal_rows_and_no_bare_specials():
@@ -137,8 +151,8 @@ def test_one_split_has_neither_spread_nor_test():
     results = results_of(plan)
     rows = summarise(results)
     assert [row.accuracy_std for row in rows] == [None, None]
-    text = to_markdown(make_tables(results, rows)[0])
-    assert "One random split." in text
+    text = unpadded(to_markdown(make_tables(results, rows)[0]))
+    assert "; one split; " in text
     assert "±" not in text
     assert "| SRC | **80.0 (78.4)** | +0.0 |" in text
 
@@ -161,3 +175,119 @@ def test_one_dataset_makes_one_table():
     (table,) = make_tables(results, summarise(results))
     assert len(table.header) == 4
     assert [row[0].text for row in table.rows] == [METHODS[m].title for m in plan.methods]
+
+
+@pytest.mark.parametrize("select", ["cv", "wide", "defaults"])
+@pytest.mark.parametrize("datasets", [("usps",), ("caltech101_pyramid",), ("usps", "yaleb", "caltech101")])
+@pytest.mark.parametrize("n_splits", [1, 4, 12])
+def test_a_caption_is_short_and_says_a_thing_once(select, datasets, n_splits):
+    plan = Plan(datasets, ("src", "ledl", "ledl-cv", "ledl-paper", "lda"), select, n_splits=n_splits)
+    accuracies = np.linspace(0.5, 0.6, n_splits)
+    results = results_of(plan, {(cell.dataset, cell.method): accuracies for cell in plan.cells()})
+    for table in make_tables(results, summarise(results)):
+        if not table.prose:
+            caption = re.search(r"\\caption\{(.*)\}", to_latex(table)).group(1)
+            assert len(caption.split()) < 60
+        sentences = [text.strip() for text in re.split(r"[.;] ", table.full_note("Bold", "underlined"))]
+        assert len(set(sentences)) == len(sentences)
+        assert table.full_note("Bold", "underlined").count("paired t-test") <= 1
+
+
+def test_captions_name_methods_that_are_not_ranked_or_have_more_candidates():
+    methods = ("src", "ledl-cv", "ledl-paper")
+    notes = {}
+    for select in ("cv", "defaults"):
+        plan = Plan(("usps",), methods, select, n_splits=4)
+        results = results_of(plan, {("usps", method): [0.8, 0.81, 0.82, 0.8] for method in methods})
+        notes[select] = make_tables(results, summarise(results))[0].note
+    assert "Not ranked: LEDL, paper's weights. LEDL (auto-tuned) has more candidates." in notes["cv"]
+    assert "Not ranked: LEDL (auto-tuned); LEDL, paper's weights." in notes["defaults"]
+    assert "over only 4 splits" in notes["cv"]
+
+
+# The paper's claims.
+
+CLAIM_PLAN = Plan(("usps",), ("src", "crc", "csdl", "lcksvd", "ledl"), n_splits=4)
+SPREAD = np.array([0.0, 0.01, -0.01, 0.005])
+
+
+def on_usps(plan=CLAIM_PLAN, **values):
+    return results_of(plan, {("usps", method): found for method, found in values.items()})
+
+
+@pytest.mark.parametrize(
+    ("rivals", "verdict"),
+    [
+        ([0.70, 0.71, 0.72, 0.60], "yes"),
+        ([0.70, 0.71, 0.745, 0.60], "ahead, but by less"),
+        ([0.70, 0.71, 0.77, 0.60], "ahead of 3, behind 1 of 4"),
+    ],
+)
+def test_the_margin_of_the_paper_is_part_of_the_claim(rivals, verdict):
+    """USPS: 2.3 points. The differences have no spread here, so every one of them counts."""
+    rates = {"ledl": 0.75, **dict(zip(RIVALS, rivals, strict=True))}
+    claim = claim_ahead(on_usps(**{method: rate + SPREAD for method, rate in rates.items()}), "usps")
+    assert "2.3 points" in claim.said
+    assert claim.holds == verdict
+
+
+def test_noise_is_called_noise():
+    rates = {**dict.fromkeys(RIVALS, 0.70 + SPREAD), "ledl": 0.75 + SPREAD, "csdl": 0.75 - SPREAD[::-1]}
+    claim = claim_ahead(on_usps(**rates), "usps")
+    assert "CSDL-SRC -0.2 (noise)" in claim.measured or "CSDL-SRC +0.2 (noise)" in claim.measured
+    assert claim.holds == "ahead of 3, behind 0 of 4"
+
+
+def test_gains_of_named_people():
+    gains = np.full(38, 1.0)
+    gains[[0, 1, 2, 9]] = 10.0
+    gains[15] = 9.9
+    named, all_of_20 = claims_on_people(gains)
+    assert named.holds == "in 4 of 5"
+    assert "class 16 +9.9" in named.measured
+    assert all_of_20.holds == "yes"
+
+
+def test_all_but_tennis():
+    names = ["beach", "river", "tenniscourt"]
+    claim = claim_on_tennis(names, np.array([1.0, 0.0, -2.0]))
+    assert claim.holds == "yes"
+    assert "tenniscourt -2.0" in claim.measured
+    assert claim_on_tennis(names, np.array([1.0, -0.5, 2.0])).holds == "in 1 of 2"
+
+
+def test_confusion_counts_every_test_sample_of_every_split():
+    rng = np.random.default_rng(0)
+    target = load_dataset("digits").target
+    plan = Plan(("digits",), ("ledl",), n_splits=2)
+    counts, runs = np.zeros((10, 10)), []
+    for _, test in few_shot_splits(target, seeds=range(2)):
+        predicted = rng.integers(10, size=len(test))
+        runs.append(run(predicted=predicted.tolist()))
+        for true, taken in zip(target[test], predicted, strict=True):
+            counts[true, taken] += 1
+    found = results_of(plan, {("digits", "ledl"): runs}).confusion("digits", "ledl")
+    np.testing.assert_allclose(found, counts / counts.sum(axis=1, keepdims=True))
+
+
+def test_training_errors_are_those_of_the_definition(require_dataset):
+    require_dataset("usps")
+    results = on_usps(ledl=[run(settings={})] * 4)
+    model = results.fit_again("usps", "ledl")
+    data = load_dataset("usps")
+    train, _ = next(few_shot_splits(data.target, seeds=[0]))
+    X = data.data[train].astype(float)
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    S, H = model.transform(data.data[train]), np.eye(10)[data.target[train]]
+    errors = training_errors(results, "usps", "ledl")
+    parts = [(X, model.components_), (H, model.label_components_)]
+    expected = [np.linalg.norm(T - S @ M) / np.linalg.norm(T) for T, M in parts]
+    np.testing.assert_allclose(errors, expected, rtol=1e-4)
+
+
+def test_other_protocols_say_nothing_about_the_paper():
+    plan = Plan(("usps",), CLAIM_PLAN.methods, n_per_class=3, n_splits=4)
+    results = on_usps(plan, **dict.fromkeys(CLAIM_PLAN.methods, 0.7 + SPREAD))
+    assert results.runs
+    assert claims_table(results) is None
+    assert claims_table(Results(Plan(("digits",)), {})) is None

@@ -19,6 +19,7 @@ OPTIONAL = {
     "matplotlib": (),
     "numba": ("ledl.solvers.compiled.",),
     "onnxruntime": (),
+    "pandas": (),
     "pooch": (),
     "rich": ("ledl.cli",),
     "torch": ("ledl.solvers.compiled.triton",),

@@ -1,4 +1,4 @@
-"""``ledl reproduce``: the paper's tables and figures."""
+"""Run ``ledl reproduce``: the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
 if TYPE_CHECKING:
     from ledl.experiments import Outcome, Progress
 
-LINE_EVERY = 30.0  # seconds, where there is no terminal for a bar
+LINE_EVERY = 30.0  # seconds between lines of progress if there is no terminal for a bar
 
-
-# How the settings of a method are found.
+# How to find the settings of a method.
 Select = StrEnum("Select", ["cv", "wide", "defaults"])
 
 EXAMPLES = """
@@ -50,7 +49,7 @@ def reproduce(
         typer.Argument(
             metavar="DATASET",
             help=f"[b]paper[/b] for the rows of the paper's table 1, or any of {', '.join(DATASET_TITLES)}. "
-            "Without: digits, which come with scikit-learn.",
+            "Default: digits, which come with scikit-learn.",
             show_default=False,
             autocompletion=lambda: ["paper", *DATASET_TITLES],
         ),
@@ -64,44 +63,46 @@ def reproduce(
     select: Annotated[
         Select,
         typer.Option(
-            help="[b]cv[/b]: every method's settings are chosen by cross-validation in the training samples, "
-            "the same budget for all but ledl-cv, which has more candidates. [b]wide[/b]: the same, with many "
-            "more settings for LEDL, SRC and CRC, "
-            "which a GPU makes cheap. [b]defaults[/b]: the defaults of the estimators."
+            help="How to find settings. [b]cv[/b]: by cross-validation in the training samples, with at most "
+            "12 candidates per method (ledl-cv: 36). [b]wide[/b]: the same, with many more candidates for "
+            "LEDL, SRC and CRC, best on a GPU. [b]defaults[/b]: the defaults of the estimators."
         ),
     ] = Select.cv,
-    n_per_class: Annotated[int, typer.Option(min=1, help="Training samples of each class.")] = 5,
-    splits: Annotated[int, typer.Option(min=1, max=1000, help="Random splits, seeds 0, 1, ...")] = 8,
+    n_per_class: Annotated[int, typer.Option(min=1, help="Number of training samples of each class.")] = 5,
+    splits: Annotated[int, typer.Option(min=1, max=1000, help="Number of random splits.")] = 8,
     jobs: Annotated[
-        int, typer.Option(min=0, help="Processes; 0: one for each core. The results do not depend on it.")
+        int,
+        typer.Option(min=0, help="Number of processes; 0: one per core. The results do not depend on it."),
     ] = 0,
     dask: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Run on the workers of the Dask cluster whose scheduler is there, tcp://HOST:PORT, or whose "
-            "scheduler file that is, in place of --jobs (extra dask). Each worker runs one at a time, with its "
-            "own ledl and datasets; what they find is written here. The results do not depend on it.",
+            help="Run on a Dask cluster, not with --jobs (extra dask). Give the address of its scheduler, "
+            "tcp://HOST:PORT, or its scheduler file. Workers need the same ledl and datasets. The results do "
+            "not depend on it.",
         ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            help="Where LEDL, SRC and CRC run: [b]cuda[/b] for a GPU (extra gpu), with --dask those of the "
-            "workers. Without: the processors."
+            help="Device for LEDL, SRC and CRC: [b]cuda[/b] for a GPU (extra gpu), with --dask those of the "
+            "workers. Default: the CPU."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for results, figures and report.")] = Path(
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for tables, figures and report.")] = Path(
         "ledl-results"
     ),
-    figures: Annotated[bool, typer.Option(help="Draw figures, and compute what only they need.")] = True,
+    figures: Annotated[
+        bool, typer.Option(help="Draw figures, and compute the cells that only they need.")
+    ] = True,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON, for machines, in place of tables.")
+        bool, typer.Option("--json", help="Print the results as JSON instead of tables.")
     ] = False,
 ) -> None:
-    """Compare LEDL with its rivals: the paper's table and figures, and a report.
+    """Compare LEDL with other methods: the paper's table and figures, and a report.
 
-    Finished cells are kept in the folder: after Ctrl-C, or a kill, the same command goes on where it was.
+    Finished cells are kept in the folder. After Ctrl-C or a crash, run the same command again to continue.
     """
     from ledl import experiments
 
@@ -115,8 +116,7 @@ def reproduce(
     )
     if dask is not None and jobs:
         raise typer.BadParameter(
-            f"{jobs} processes of this machine, or the workers of --dask {dask}, one cell at a time on each: "
-            "leave out one of the two.",
+            f"--jobs {jobs} is for this machine, --dask {dask} for a cluster. Leave out one of the two.",
             param_hint="--jobs",
         )
     try:
@@ -132,10 +132,14 @@ def reproduce(
                 tell=tell,
             )
     except KeyboardInterrupt:
-        say(console, f"Stopped. What was finished is kept in {out}; the same command goes on from there.")
+        say(console, f"Stopped. Finished cells are kept in {out}. Run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenProcessPool:
-        say(console, f"A process was killed, maybe for memory. Finished cells are in {out}; try fewer --jobs.")
+        say(
+            console,
+            f"A process was killed, perhaps because memory ran out. Finished cells are kept in {out}. "
+            "Use fewer --jobs.",
+        )
         raise typer.Exit(1) from None
     except (ValueError, OSError, ImportError) as error:
         say(console, f"Error: {error}", style="red")
@@ -156,24 +160,24 @@ def reproduce(
 
 
 def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names, each once; one of them may stand for several."""
+    """Return each name once, with the name `several` replaced by the names for which it stands."""
     names = [name.strip() for name in given if name.strip()]
     return tuple(dict.fromkeys(n for name in names for n in (those if name == several else [name])))
 
 
 @contextmanager
 def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Callable[[str], None]]]:
-    """Yield two functions that show how far it is: in a bar, or in a line now and then."""
+    """Yield two functions that show the progress and a text: in a bar, or in a line every 30 seconds."""
     if not console.is_terminal:
-        told = time.monotonic()
+        printed = time.monotonic()
 
-        def tell_now_and_then(progress: Progress) -> None:
-            nonlocal told
-            if time.monotonic() - told > LINE_EVERY:
-                told = time.monotonic()
+        def print_now_and_then(progress: Progress) -> None:
+            nonlocal printed
+            if time.monotonic() - printed > LINE_EVERY:
+                printed = time.monotonic()
                 say(console, f"{progress.n_done} of {progress.n_cells} cells; {_left(progress)}")
 
-        yield tell_now_and_then, lambda text: None
+        yield print_now_and_then, lambda text: None
         return
     columns = [
         TextColumn("{task.fields[left]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -205,9 +209,9 @@ def _left(progress: Progress) -> str:
 
 def _show(outcome: Outcome, out: Path) -> None:
     console = Console()
-    marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # told without colour
+    marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # also seen without colour
     for table in outcome.tables:
-        if table.prose:  # in the files
+        if table.prose:  # too long: only in the files
             continue
         shown = Table(title=table.title, title_justify="left")
         for i, name in enumerate(table.header):

@@ -26,8 +26,8 @@ from ledl.files import write_atomically
 from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
 from ledl.images import image_files, load_image_folder, pillow, shown
 
-WIDEST_PATH = 60
-WIDEST_MATRIX = 40  # classes, on a screen
+WIDEST_PATH = 60  # characters
+WIDEST_MATRIX = 40  # classes that fit on a screen
 
 # Number of images by true label and answer.
 Counts: TypeAlias = Counter[tuple[str, str]]
@@ -97,7 +97,7 @@ def write_answers(
             continue
         ranking = said.ranking[:top]
         if form == "json":
-            told = {
+            fields = {
                 "path": said.path,
                 "error": said.error or None,
                 "label": said.label or None,
@@ -105,8 +105,8 @@ def write_answers(
                 "ranking": [{"label": label, "score": score} for label, score in ranking] or None,
                 "p_value": said.p_value,
             }
-            told = {name: value for name, value in told.items() if value is not None}
-            sys.stdout.write(f"{before}\n{json.dumps(told, ensure_ascii=False, allow_nan=False)}")
+            fields = {name: value for name, value in fields.items() if value is not None}
+            sys.stdout.write(f"{before}\n{json.dumps(fields, ensure_ascii=False, allow_nan=False)}")
             before = ","
         elif form == "csv" and not said.error:
             p_value = "" if said.p_value is None else f"{said.p_value:.4g}"
@@ -134,8 +134,7 @@ def show_judged(
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
         accuracy, error = n_right / n, standard_error(n_right / n, n)
-        told = f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({n_right} of {n})."
-        say(console, told, style="bold")
+        say(console, f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({n_right} of {n}).", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
             among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "none"

@@ -1,6 +1,6 @@
-"""The paper's experiments: methods, protocol, a store of finished cells, tables, figures, report.
+"""Reproduce the paper's experiments: methods, protocol, a store of finished cells, tables, figures, report.
 
-What needs scikit-learn is imported on first use: the command line's help needs names only.
+Modules that need scikit-learn are imported on first use, because the help of the command line needs only names.
 """
 
 from __future__ import annotations

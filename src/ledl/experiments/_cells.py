@@ -1,6 +1,4 @@
-"""Cells of the table, each a method on one split of one dataset: which there are, how one is computed, and the
-store that keeps those that are finished.
-"""
+"""Plan, run and store the cells of the table. A cell is a method on one split of one dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +32,10 @@ from ledl.files import write_atomically
 from ledl.methods import METHODS, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 
-# Labels at a looser duality gap are compared with those at the default on so many test samples.
+# Test samples whose labels at a looser duality gap are compared with those at the default.
 COMPARED_SAMPLES = 200
 
-# Figures over weights and over the number of samples: on those datasets whose convergence the paper shows,
-# and on digits; fewer splits than the table has.
+# Datasets of the figures over weights and samples: those whose convergence the paper shows, and digits.
 STUDIED = ("digits", "yaleb", "ucmerced", "caltech101_pyramid", "usps")
 STUDY_SPLITS = 3
 WEIGHT_VALUES = {
@@ -49,11 +46,10 @@ WEIGHT_VALUES = {
 SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
 SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 
-PACKAGES = ("ledl", "numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
-# A temporary file that old belongs to nobody: its writer was killed.
-ABANDONED_AFTER = 24 * 3600.0
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
+ABANDONED_AFTER = 24 * 3600.0  # seconds until the writer of a temporary file must have been killed
 load_dataset = cache(load)  # read once in every process
-TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and what tempfile adds
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and the ending that tempfile adds
 
 
 @cache
@@ -70,13 +66,14 @@ def split(dataset: str, n_per_class: int, seed: int) -> tuple[Array, Array]:
     return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
 
 
-# Which cells there are.
+# The plan.
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run. `settings` fixes them; without, `select` says how they are found: "cv", "wide" or
-    "defaults".
+    """A method on one split of a dataset.
+
+    `settings` gives its settings. If they are None, `select` says how to find them: "cv", "wide" or "defaults".
     """
 
     dataset: str
@@ -88,7 +85,7 @@ class Cell:
 
     @property
     def known_settings(self) -> Settings | None:
-        """None where they are to be chosen."""
+        """The settings, or None if they must be chosen."""
         method = METHODS[self.method]
         if self.settings is not None:
             return dict(self.settings)
@@ -98,7 +95,7 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides the result."""
+        """Everything that decides the result."""
         method, settings = METHODS[self.method], self.known_settings
         if settings is None or method.chooses_for:
             settings = {
@@ -121,21 +118,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be compared.
+    """Say what to compare.
 
     Parameters
     ----------
     datasets : tuple of str, default=("digits",)
-        Names that `ledl.datasets.load` knows.
+        Names of datasets of `ledl.datasets.load`.
     methods : tuple of str
-        Names in `METHODS`; all of them unless said.
+        Names in `METHODS`. All of them by default.
     select : {"cv", "wide", "defaults"}, default="cv"
-        How settings are found: by cross-validation in the training samples, by the same among more of them,
-        or not at all.
+        How settings are found: by cross-validation in the training samples, by the same in wider grids, or
+        not at all.
     n_per_class : int, default=5
-        Training samples of each class.
+        Number of training samples of each class.
     n_splits : int, default=8
-        Random splits, with the seeds 0, 1, ...
+        Number of random splits. Their seeds are 0, 1, ...
 
     Examples
     --------
@@ -151,12 +148,12 @@ class Plan:
     n_splits: int = 8
 
     def cells(self) -> list[Cell]:
-        """Return the table's cells, split by split: after the first one knows what the others cost.
+        """Return the cells of the table, split by split: the first split shows what the others cost.
 
         Returns
         -------
         list of Cell
-            A method on a split of a dataset each.
+            Cells of all methods, datasets and splits.
         """
         return [
             Cell(dataset, method, seed, self.select, self.n_per_class)
@@ -168,7 +165,7 @@ class Plan:
 
     @property
     def studied(self) -> list[str]:
-        """The datasets whose figures need more than the table's cells."""
+        """Datasets whose figures need more cells than the table."""
         return [dataset for dataset in self.datasets if dataset in STUDIED]
 
     def weight_cells(self, dataset: str, weight: str) -> list[list[Cell]]:
@@ -177,14 +174,14 @@ class Plan:
         Parameters
         ----------
         dataset : str
-            Its name.
+            Name of the dataset.
         weight : {"label_weight", "code_weight", "alpha"}
-            The weight.
+            Name of the weight.
 
         Returns
         -------
         list of lists of Cell
-            For each value of the weight the splits.
+            The cells of all splits, for each value of the weight.
         """
         seeds = range(min(self.n_splits, STUDY_SPLITS))
         return [
@@ -198,12 +195,12 @@ class Plan:
         Parameters
         ----------
         dataset, method : str
-            Their names.
+            Names of the dataset and the method.
 
         Returns
         -------
         list of lists of Cell
-            For each number of samples that leaves some of each class to test the splits.
+            The cells of all splits, for each number of samples that leaves test samples in each class.
         """
         seeds = range(min(self.n_splits, STUDY_SPLITS))
         fewest = np.bincount(load_dataset(dataset).target).min()
@@ -214,7 +211,7 @@ class Plan:
         ]
 
     def study_cells(self) -> list[Cell]:
-        """Return all cells that figures need beside the table's.
+        """Return all cells that only figures need.
 
         Returns
         -------
@@ -227,11 +224,11 @@ class Plan:
         return list(dict.fromkeys(cell for group in groups for cells in group for cell in cells))
 
 
-# How one is computed.
+# One cell.
 
 
 class Done(NamedTuple):
-    """A cell that has ended: with a result, or with an error."""
+    """A cell that has ended, with a result or an error."""
 
     cell: Cell
     result: dict[str, Any] | None
@@ -239,25 +236,25 @@ class Done(NamedTuple):
 
 
 def try_cell(cell: Cell, device: str | None) -> Done:
-    """Return the cell with its result and seconds, or with what went wrong."""
+    """Run a cell; return it with its result and seconds, or with its error."""
     started = time.perf_counter()
     try:
         result = run_cell(cell, device)
-    except Exception as error:  # of one method on one dataset; the table can do without
+    except Exception as error:  # of one cell: the others go on
         return Done(cell, None, error=f"{type(error).__name__}: {error}")
     result["seconds"] = time.perf_counter() - started
     return Done(cell, result)
 
 
 def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
-    """Choose settings on the training samples, fit, predict all others, and return what is to be told of it.
+    """Choose settings on the training samples, fit, predict all others, and return the result.
 
-    One BLAS thread throughout. LEDL, SRC and CRC run on `device`, which is no part of the cell: it decides
-    nothing but the time. The others have small problems, one after the other, for which a device is no gain.
+    It runs with one BLAS thread. LEDL, SRC and CRC run on `device`, which changes only the time, so it is not
+    part of the cell. The others solve small problems one after the other, which a device would not speed up.
     """
     X, y = load_dataset(cell.dataset).data, load_dataset(cell.dataset).target
     train, test = split(cell.dataset, cell.n_per_class, cell.seed)
-    told: dict[str, float] = {}
+    more: dict[str, float] = {}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _warm_up(cell.method, device)
@@ -266,8 +263,8 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
             started = time.perf_counter()
             method, seen = METHODS[cell.method], X[train]
             if method.isotropic and len(seen) < X.shape[1]:
-                # Coordinates in the span of all training samples: the same inner products, so the same
-                # scores, in fewer features.
+                # Coordinates in the span of the training samples have the same inner products, and so the same
+                # scores, with fewer features.
                 seen = row_factorization(seen.astype(np.float64))[0].astype(X.dtype)
             model, grid = _make(cell.method, None, cell.seed, device), dict(method.grid_for(cell.select))
             cv = folds(y[train], cell.n_per_class, cell.seed)
@@ -275,9 +272,9 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
                 search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y[train])
             else:
                 search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y[train])
-            told["select_seconds"] = time.perf_counter() - started
-            settings, told["cv_accuracy"] = search.best_params_, float(search.best_score_)
-        caught.clear()  # settings that were not chosen need not have converged
+            more["select_seconds"] = time.perf_counter() - started
+            settings, more["cv_accuracy"] = search.best_params_, float(search.best_score_)
+        caught.clear()  # of settings that were not chosen
         model = _make(cell.method, settings, cell.seed, device)
         started = time.perf_counter()
         model.fit(X[train], y[train])
@@ -285,13 +282,13 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         started = time.perf_counter()
         predicted = model.predict(X[test])
         predict_seconds = time.perf_counter() - started
-        if "transform_tol" in settings:  # codes have another gap: do they give the labels of the default's?
+        if "transform_tol" in settings:  # compare the labels with those at the default gap
             few = np.unique(np.linspace(0, len(test) - 1, COMPARED_SAMPLES).astype(int))
             model.set_params(transform_tol=type(model)().transform_tol)
-            told["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
-    if isinstance(model, LEDLClassifierCV):  # it has chosen in `fit`
-        told["select_seconds"] = fit_seconds - model.refit_time_
-        told["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
+            more["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
+    if isinstance(model, LEDLClassifierCV):  # it chose its settings in `fit`
+        more["select_seconds"] = fit_seconds - model.refit_time_
+        more["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
         settings, fit_seconds = model.best_params_, model.refit_time_
     where = {"device": device} if device else {}
     return {
@@ -299,12 +296,12 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         "n_test": len(test),
         "n_shared": n_shared_samples(X, train, test),
         "settings": dict(settings),
-        **told,
+        **more,
         "fit_seconds": fit_seconds,
         "predict_seconds": predict_seconds,
         "warnings": sorted({warning.category.__name__ for warning in caught}),
         "predicted": predicted.tolist(),
-        # No part of the identity of a cell, but a mixture is to be told.
+        # Not part of the identity of a cell, but the report mentions a mixture.
         "made_by": {"commit": environment()["commit"], **environment()["versions"], **where},
     }
 
@@ -317,35 +314,35 @@ def _make(method: str, settings: Settings | None, seed: int, device: str | None)
 
 @cache
 def _warm_up(method: str, device: str | None) -> None:
-    """Compile before the clock runs: a small fit of each method in each process."""
+    """Fit a small problem once in each process, so that no compilation is timed."""
     digits = load_dataset("digits")
     model = _make(method, {}, 0, device).fit(digits.data[:60], digits.target[:60])
     model.predict(digits.data[60:120])
 
 
 def folds(y: Array, n_per_class: int, seed: int) -> list[tuple[Array, Array]]:
-    """Return the folds of cross-validation: as many as leave out enough samples for a choice."""
+    """Return the folds of cross-validation: only as many as leave out enough samples for a choice."""
     n_splits = min(N_FOLDS, n_per_class)
     n_used = min(n_splits, math.ceil(HELD_OUT_SAMPLES * n_splits / len(y)))
     return list(islice(StratifiedKFold(n_splits, shuffle=True, random_state=seed).split(y, y), n_used))
 
 
-# Where finished ones are kept.
+# Finished cells.
 
 
 class Store:
-    """A folder of finished cells: one small JSON file each, complete or not there.
+    """A folder of finished cells, with one small JSON file for each.
 
-    A cell is known by `identity`, a mapping of all that decides its result; whatever changes the result must
-    change it. Any number of processes may read and write: a file appears under its name only when it is
-    complete, and two that compute the same cell write the same result.
+    A cell is found by its `identity`, a mapping of everything that decides its result. Any number of processes
+    may read and write: a file gets its name only when it is complete, and processes that compute the same cell
+    write the same result.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
 
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what is known of that cell, or None; a file that is not what we wrote counts as none."""
+        """Return the result of a cell, or None if there is none or its file is damaged."""
         try:
             entry = json.loads(self._path(identity).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -356,7 +353,7 @@ class Store:
         return result if is_result(result) else None
 
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Keep a result, unless another process was faster."""
+        """Store a result, unless another process was faster."""
         if self.get(identity) is None:
             path = self._path(identity)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -364,7 +361,7 @@ class Store:
             write_atomically(path, text.encode())
 
     def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Write who ran what, when and where, into a file of its own for every start, and return it."""
+        """Write a record of this run to a new file, and return it: options, time, versions, machine."""
         started = datetime.now(UTC)
         path = self.folder / "runs" / f"{started:%Y%m%dT%H%M%S.%f}-{os.getpid()}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -373,10 +370,7 @@ class Store:
         return record
 
     def prepare(self) -> None:
-        """Make the folder, and remove what killed writers of cells left in it long ago.
-
-        Raise OSError if nothing can be written to it.
-        """
+        """Make the folder, and remove old files of killed writers; raise OSError if it is read-only."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.folder).close()
@@ -398,12 +392,12 @@ class Store:
 
 
 def as_json(identity: Mapping[str, Any]) -> Any:
-    """Return what JSON gives back: tuples are lists, and what JSON does not know is its description."""
+    """Return the identity as it is read back from JSON: tuples as lists, other objects as their `repr`."""
     return json.loads(json.dumps(identity, default=repr))
 
 
 def is_result(result: Any) -> bool:
-    """Return whether that is what `run_cell` gives: files may come from strangers, or be damaged."""
+    """Return whether this can be a result of `run_cell`: files may be damaged, or come from strangers."""
     if not isinstance(result, dict):
         return False
     numbers = [result.get(name) for name in ("accuracy", "fit_seconds", "predict_seconds", "seconds")]
@@ -424,16 +418,12 @@ def is_result(result: Any) -> bool:
 
 @cache
 def environment() -> dict[str, Any]:
-    """Return versions, machine, and the commit of the source tree that runs.
+    """Return versions, machine, and the commit of the source tree.
 
-    The commit ends in "+" for changes that are not committed, and is "" where there is none.
+    The commit ends in "+" if there are uncommitted changes, and is "" if the source is not a git repository.
     """
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
+    versions = {"python": platform.python_version(), "ledl": ledl.__version__}
+    versions |= {package: version(package) for package in PACKAGES}
     tree = str(Path(__file__).parents[1])
     try:
         head, changes = (

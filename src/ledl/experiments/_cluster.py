@@ -1,234 +1,191 @@
-"""Cells on the workers of a Dask cluster. They compute; the client alone writes to the store."""
+"""Run cells on the workers of a Dask cluster. Workers compute; only this process writes to the store.
+
+joblib's Dask backend would be shorter. But it waits forever for a task that Dask has given up (joblib 1.6), and
+for workers if all have gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import os
-import pkgutil
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 
-import ledl
 from ledl.arrays import place
-from ledl.experiments._cells import Cell, Done, Store, as_json, dataset_digest, try_cell
+from ledl.experiments._cells import Cell, Done, Store, as_json, try_cell
 
-# A worker has one of it, and a cell takes it. Two cells in threads of one process would share what belongs to
-# the process: the threads of BLAS, on which rounding depends, and the warnings that are told of a cell.
-RESOURCE = "ledl-cell"
-AHEAD = 2  # cells sent for each worker: the one it computes, and the next
 CONNECT_SECONDS, FIRST_WORKER_SECONDS, POLL_SECONDS = 10.0, 20.0, 1.0
-ALONE_SECONDS = 60.0  # without any worker: they may be starting again, or may not
+ALONE_SECONDS = 60.0  # to wait for workers if all have gone: they may be restarting
+
+SAME = "Install the same ledl and data there as here, and restart the worker."
+
+# Cells in threads of one process would share its BLAS threads, which change rounding, and its warnings.
+_one_at_a_time = Lock()
+Asked: TypeAlias = tuple[Cell, Mapping[str, Any]]  # a cell, and its identity on the client
 
 
 class WrongWorkerError(ValueError):
-    """A worker that would give another result than this machine, or none."""
+    """Raised for a worker that would return another result than this machine, or none."""
 
 
 def distributed() -> Any:
-    """Return the package, which is an extra."""
+    """Return the package distributed, or name the extra that has it."""
     try:
         return importlib.import_module("distributed")
     except ImportError as error:
         raise ImportError(
-            f"Cells on a Dask cluster need the package distributed ({error}): pip install 'ledl[dask]'; or "
-            "leave out dask, for processes of this machine."
+            f"Running on a Dask cluster needs the package distributed ({error}). Install it with "
+            "pip install 'ledl[dask]', or leave out dask to use processes of this machine."
         ) from None
 
 
 @contextmanager
-def connected(address: str, digests: Mapping[str, str], device: str | None = None) -> Iterator[Workers]:
-    """Yield the workers of the cluster at that address, or in that scheduler file.
+def connected(address: str, cells: Iterable[Cell], device: str | None = None) -> Iterator[Workers]:
+    """Yield the workers of the cluster at this address, or in this scheduler file.
 
-    They must have the datasets with these digests, and the device. In the end, whatever ends it, the cluster is
-    told to forget the cells that are left.
+    All of them have been checked: they would return this machine's results for the cells, and have the device.
+    However the block ends, the cluster forgets the cells that are left.
     """
     dask = distributed()
     try:
-        # What is no address is found out here: a client that was begun for it would be hard to end.
+        # Resolve the address first: a client of an invalid one is hard to close.
         is_file = Path(address).is_file()
         given = {"scheduler_file": address} if is_file else {"address": dask.comm.resolve_address(address)}
         opened = dask.Client(**given, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConnectionError(
             f"dask={address!r} does not answer as the scheduler of a Dask cluster ({error}). Give the address "
-            "that 'dask scheduler' prints, such as tcp://192.168.0.1:8786, or the file it writes with "
+            "that 'dask scheduler' prints, such as tcp://192.168.0.1:8786, or the file that it writes with "
             "--scheduler-file."
         ) from None
     with opened as client:
+        workers = Workers(client, address, cells, device)
         try:
-            client.submit(os.getpid, pure=False).result(timeout=FIRST_WORKER_SECONDS)
+            client.wait_for_workers(1, timeout=FIRST_WORKER_SECONDS)
         except TimeoutError:
             raise ConnectionError(
                 f"dask={address!r} has a scheduler, but no worker answered in {FIRST_WORKER_SECONDS:.0f} s. "
-                "Start some: dask worker ADDRESS --nworkers 4 --nthreads 1"
+                "Start workers: dask worker ADDRESS --nworkers 4 --nthreads 1"
             ) from None
-        workers = Workers(client, address, digests, device)
-        workers.welcome()
+        workers.check()
         yield workers
 
 
 class Workers:
-    """Workers that have been looked at before they get cells.
+    """The workers of a cluster, which run one cell at a time each.
 
     Attributes
     ----------
     n : int
-        How many there were when they were last counted: so many cells are computed at once.
+        Number of workers when they were last counted.
     """
 
-    def __init__(self, client: Any, address: str, digests: Mapping[str, str], device: str | None) -> None:
-        self._client, self._address, self._digests, self._device = client, address, digests, device
-        self._welcomed: set[str] = set()
-        self._last_seen = time.monotonic()
+    def __init__(self, client: Any, address: str, cells: Iterable[Cell], device: str | None) -> None:
+        self._client, self._address, self._device = client, address, device
+        one_of_a_kind = {(cell.dataset, cell.method): cell for cell in cells}.values()
+        self._asked: list[Asked] = [(cell, as_json(cell.identity)) for cell in one_of_a_kind]
+        self.n = 0
 
-    @property
-    def n(self) -> int:
-        return len(self._welcomed)
-
-    def welcome(self) -> bool:
-        """Look at workers that have come, and have them take cells; forget those that have gone.
-
-        Return whether any have come; raise WrongWorkerError if one of them is not fit.
-        """
-        try:
-            here = set(self._client.nthreads())
-            come = sorted(here - self._welcomed)
-            self._welcomed &= here
-            versions = self._ask(come, pkgutil.resolve_name, "ledl:__version__")  # needs no ledl to be asked
-            for worker, version in versions.items():
-                if version != ledl.__version__:
-                    there = f"has ledl {version}" if isinstance(version, str) else f"has no ledl ({version})"
-                    raise WrongWorkerError(
-                        f"The worker {worker} {there}, and this machine ledl {ledl.__version__}, so that "
-                        "results could differ. Install the same on both, and start the worker again."
-                    )
-            alive = list(versions)
-            for worker, trouble in self._ask(alive, trouble_here, self._digests, self._device).items():
-                if trouble:
-                    raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
-            self._welcomed |= set(self._ask(alive, take_cells))
-        except OSError as error:
-            raise self._lost(error) from error
-        if self._welcomed:
-            self._last_seen = time.monotonic()
-        elif time.monotonic() - self._last_seen > ALONE_SECONDS:
-            raise ConnectionError(
-                f"The cluster, dask={self._address!r}, has had no worker for {ALONE_SECONDS:.0f} s. Finished "
-                "cells are kept: start workers, and the same command goes on."
-            )
-        return bool(come)
-
-    def _ask(self, workers: list[str], function: Any, *arguments: Any) -> dict[str, Any]:
-        """Return what a function gives on each worker, or its error; those that have died say nothing."""
-        answers = self._client.run(function, *arguments, workers=workers, on_error="return") if workers else {}
-        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+    def check(self) -> None:
+        """Count the workers; raise WrongWorkerError if one of them cannot be used."""
+        answers = self._client.run(find_trouble_in_thread, self._asked, self._device, on_error="return")
+        self.n = len(answers)
+        for worker, trouble in answers.items():
+            if trouble and not isinstance(trouble, OSError):  # which is of a worker that has just died
+                # Any other error: the worker does not know the function.
+                if not isinstance(trouble, str):
+                    trouble = f"it has no ledl, or another one ({trouble}). {SAME}"
+                raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
 
     def run(self, cells: Sequence[Cell], store: Store) -> Iterator[Done]:
-        """Yield the cells as they end, each in the store by then.
+        """Yield the cells as they end. If a worker dies, another one runs its cell again.
 
-        The cell of a worker that dies is begun again elsewhere.
+        Workers may come and go meanwhile. Each compares what it has with what the client has before each cell.
         """
-        waiting, running = deque(cells), dict[Any, Cell]()
-        while waiting or running:
-            if self.welcome():
-                # Cells that no worker has been given, since none took cells then, are sent anew: Dask looks at
-                # them again when a worker comes, but not when one that has come begins to take cells.
-                try:
-                    given = {key for keys in self._client.processing().values() for key in keys}
-                except OSError as error:
-                    raise self._lost(error) from error
-                for future in [each for each in running if not each.done() and each.key not in given]:
-                    future.release()
-                    waiting.appendleft(running.pop(future))
-            while waiting and len(running) < AHEAD * max(self.n, 1):
-                cell = waiting.popleft()
-                known = store.get(cell.identity)  # another run on the same store may have been faster
-                if known is not None:
-                    yield Done(cell, known)
-                    continue
-                options = {"pure": False, "resources": {RESOURCE: 1}}
-                running[self._client.submit(run_here, cell, cell.identity, self._device, **options)] = cell
-            if running:
-                # For a moment, no more, since workers may come meanwhile.
-                with self._client.as_current(), suppress(TimeoutError, CancelledError):
-                    distributed().wait(list(running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            for future in [future for future in running if future.done()]:
-                done = self._done(future, running[future])
-                if done is None:
-                    continue
-                del running[future]
-                if done.result is not None:
-                    store.put(done.cell.identity, done.result)
-                yield done
-
-    def _done(self, future: Any, cell: Cell) -> Done | None:
-        """Return how a cell has ended; None if its result was lost with a worker, and it is computed again."""
+        waiting, running, last_seen = deque(cells), dict[Any, Cell](), time.monotonic()
         try:
-            done: Done = future.result(timeout=POLL_SECONDS)
-        except TimeoutError:
-            return None
-        except CancelledError as error:  # by nobody here
-            raise self._lost(error) from error
-        except WrongWorkerError:
-            raise
-        except distributed().KilledWorker:
-            return Done(cell, None, "every worker that began it died, maybe for memory")
-        except Exception as error:
-            return Done(cell, None, f"{type(error).__name__}: {error}")
-        return done
+            while waiting or running:
+                n, self.n = self.n, len(self._client.nthreads())
+                if self.n > n:
+                    self.check()
+                last_seen = time.monotonic() if self.n else last_seen
+                if time.monotonic() - last_seen > ALONE_SECONDS:
+                    raise TimeoutError(f"no worker for {ALONE_SECONDS:.0f} s")
+                while waiting and len(running) < max(self.n, 1):
+                    cell = waiting.popleft()
+                    known = store.get(cell.identity)  # another run on the same store may have been faster
+                    if known is not None:
+                        yield Done(cell, known)
+                        continue
+                    task = (cell, as_json(cell.identity), self._device)
+                    running[self._client.submit(run_here, *task, pure=False)] = cell
+                if running:  # wait for a moment only: workers come and go
+                    with self._client.as_current(), suppress(TimeoutError):
+                        distributed().wait(list(running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                for future in [future for future in running if future.done()]:
+                    if future.status == "error":  # not of the cell: `try_cell` returns its errors
+                        error = future.exception()
+                        if isinstance(error, WrongWorkerError):
+                            raise error
+                        self.check()  # names the worker if one is to blame
+                        why = f"{type(error).__name__}: {error}"
+                        if isinstance(error, distributed().KilledWorker):
+                            why = "every worker that ran it died, perhaps because memory ran out"
+                        done = Done(running[future], None, why)
+                    else:
+                        try:
+                            done = future.result(timeout=POLL_SECONDS)
+                        except TimeoutError:  # the result was lost with its worker, and is computed again
+                            continue
+                    del running[future]
+                    yield done
+        except (OSError, CancelledError) as error:
+            raise ConnectionError(
+                f"The connection to the cluster, dask={self._address!r}, is lost ({error}). Finished cells are "
+                "kept. When the cluster is back, run the same command to continue."
+            ) from error
 
-    def _lost(self, error: BaseException) -> ConnectionError:
-        return ConnectionError(
-            f"The connection to the cluster, dask={self._address!r}, is lost ({type(error).__name__}). "
-            "Finished cells are kept: when the cluster is there again, the same command goes on."
-        )
+
+# Functions that run on a worker.
 
 
-# What runs on a worker.
+async def find_trouble_in_thread(asked: Sequence[Asked], device: str | None) -> str:
+    """Return what `find_trouble` returns. The worker's event loop has to answer meanwhile."""
+    return await asyncio.to_thread(find_trouble, asked, device)
 
 
-async def trouble_here(digests: Mapping[str, str], device: str | None) -> str:
-    """Return what the worker lacks, or "". All is tried beside its loop, which has to answer meanwhile."""
-    folder = os.environ.get("LEDL_DATA")
-    remedy = f"Set LEDL_DATA there, which is {folder!r}, to a folder with the same files, and start it again."
-    for dataset, digest in digests.items():
+def find_trouble(asked: Sequence[Asked], device: str | None) -> str:
+    """Return why this worker would not return the client's results for these cells, or ""."""
+    for cell, identity in asked:
+        what = f"{cell.method} on {cell.dataset}"
         try:
-            found = await asyncio.to_thread(dataset_digest, dataset)
+            mine = as_json(cell.identity)
         except (OSError, ValueError, ImportError) as error:
-            return f"it does not have the dataset {dataset} ({error}). {remedy}"
-        if found != digest:
-            return (
-                f"its {dataset} is not that of this machine (digest {found[:12]} there, {digest[:12]} here). "
-                f"{remedy}"
-            )
+            return f"it cannot run {what} ({error}). Its LEDL_DATA is {os.environ.get('LEDL_DATA')!r}. {SAME}"
+        for name, value in identity.items():
+            if mine.get(name) != value:
+                both = f"{str(mine.get(name))[:40]!r} there, {str(value)[:40]!r} here"
+                return f"it would run {what} with another {name} ({both}). {SAME}"
     try:
-        await asyncio.to_thread(place, np.empty(0), device)
+        place(np.empty(0), device)
     except (ValueError, ImportError, RuntimeError) as error:
         return str(error)
     return ""
 
 
-async def take_cells(dask_worker: Any) -> None:
-    """Have the worker take cells, one at a time."""
-    await dask_worker.set_resources(**{RESOURCE: 1})
-
-
 def run_here(cell: Cell, identity: Mapping[str, Any], device: str | None) -> Done:
-    """Return the cell, ended, if it is, in all that decides the result, the one that the client means."""
-    mine, asked = as_json(cell.identity), as_json(identity)
-    differing = [name for name in asked if mine.get(name) != asked[name]]
-    if differing:
-        raise WrongWorkerError(
-            f"The worker {distributed().get_worker().address} would run {cell.method} on {cell.dataset} with "
-            f"another {' and '.join(differing)} than this machine. Give both the same ledl and the same data, "
-            "and start the worker again."
-        )
-    return try_cell(cell, device)
+    """Return the cell with its result or error; raise WrongWorkerError if this worker cannot be used."""
+    with _one_at_a_time:
+        trouble = find_trouble([(cell, identity)], device)
+        if trouble:
+            raise WrongWorkerError(f"The worker {distributed().get_worker().address} cannot be used: {trouble}")
+        return try_cell(cell, device)

@@ -1,4 +1,4 @@
-"""The whole: cells in parallel, each kept as soon as it is done, then tables, figures, report."""
+"""Run cells in parallel, store each as soon as it is done, then write tables, figures and report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,7 +26,6 @@ from ledl.experiments._tables import (
     Results,
     Row,
     Table,
-    claims_table,
     make_tables,
     summarise,
     to_csv,
@@ -41,22 +39,22 @@ from ledl.pages import environment
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `reproduce` has made.
+    """Hold the results of `reproduce`.
 
     Parameters
     ----------
     rows : list
-        A method on a dataset each: accuracies, their mean and spread, times, settings.
+        One row for each method on each dataset: mean accuracy, spread, rank, times.
     tables : list
-        As they stand in the report.
+        The tables of the report.
     pictures : list
         The figures.
     remarks : list of str
-        What else is to be said of the results.
+        Remarks on the results: warnings, duplicates, mixed versions.
     failures : list of str
-        Cells that raised an error, with it.
+        Cells that raised an error, and the errors.
     report : Path or None
-        The page; None where nothing could be computed.
+        Path of the report, or None if all cells failed.
 
     Examples
     --------
@@ -84,35 +82,34 @@ def reproduce(
     watch: Callable[[Progress], None] = lambda progress: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Run a comparison, or what is left of it, and write its tables, figures and report.
+    """Run a comparison, or continue one, and write its tables, figures and report. It needs the extra ``cli``.
 
     Parameters
     ----------
     plan : Plan
         Datasets, methods, how settings are found, samples and splits.
     out : path, default="ledl-results"
-        The folder for everything. Finished cells in it are not computed again.
+        Folder for all files. Finished cells in it are not computed again.
     n_jobs : int, default=1
-        Processes; -1: one for each core. Results do not depend on it.
+        Number of processes, or -1 for one per core. Results do not depend on it.
     dask : str, default=None
-        Address of the scheduler of a Dask cluster, or path of its scheduler file (extra ``dask``): cells run
-        on its workers, one at a time on each, in place of processes here. Results do not depend on it. Workers
-        have ledl and the datasets themselves; nothing but this process writes to `out`.
+        Address of the scheduler of a Dask cluster, or path of its scheduler file (extra ``dask``). Cells then
+        run on its workers, one at a time on each, instead of in processes of this machine. Results do not
+        depend on it. Workers need the same ledl and datasets; only this process writes to `out`.
     device : str, default=None
-        Where LEDL, SRC and CRC run: ``"cuda"`` for a GPU (extra ``gpu``), of the workers if there are any.
-        Figures are made without.
+        Device for LEDL, SRC and CRC: ``"cuda"`` for a GPU (extra ``gpu``), of the workers if there are any.
+        Figures do not use it.
     figures : bool, default=True
-        Draw figures, and compute the cells that only they need.
+        Whether to draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
-        Called with the progress after each cell.
+        Function that is called with the progress after each cell.
     tell : callable, default does nothing
-        Called with a line of text on what else is being done.
+        Function that is called with a line of text for each further step.
 
     Returns
     -------
     Outcome
-        ``rows`` (a method on a dataset each), ``tables``, ``pictures``, ``remarks``, ``failures`` (cells that
-        raised an error), and ``report``, the path of the page.
+        Rows, tables, pictures, remarks, failures, and the path of the report.
 
     Examples
     --------
@@ -127,18 +124,18 @@ def reproduce(
     check(plan, figures)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
     folder, store, known, failures = Path(out), Store(out), {}, []
-    with ExitStack() as stack:  # what cannot be is refused before anything is written
+    with ExitStack() as stack:  # errors of the options are raised before anything is written
         workers = None
         if dask is None:
-            place(np.empty(0), device)  # refuses one that is not there
+            place(np.empty(0), device)  # raises an error if there is no such device
             n_jobs = effective_n_jobs(n_jobs)
         elif n_jobs != 1:
             raise ValueError(
-                f"n_jobs={n_jobs} is for processes of this machine, but dask={dask!r} gives the cells to the "
-                "cluster's workers, one at a time to each. Leave out one of the two."
+                f"n_jobs={n_jobs} is for processes of this machine, but dask={dask!r} runs the cells on the "
+                "cluster's workers. Leave out one of the two."
             )
         else:
-            workers = stack.enter_context(connected(dask, digests, device))
+            workers = stack.enter_context(connected(dask, plan.cells(), device))
             n_jobs = workers.n
         environment()  # raises if the report cannot be written
         store.prepare()
@@ -164,12 +161,8 @@ def reproduce(
     if not results.runs:
         return Outcome([], [], [], [], failures, None)
     rows = summarise(results)
+    tell("making tables")
     tables = make_tables(results, rows)
-    tell("comparing with the paper's claims")
-    claims = claims_table(results)
-    if claims is not None:
-        tables.append(claims)
-        tables.sort(key=lambda table: table.name == "settings")  # long: last
     in_latex = "\n".join(to_latex(table) for table in tables if not table.prose)
     write_atomically(folder / "table.md", "\n".join(map(to_markdown, tables)).encode())
     write_atomically(folder / "table.tex", in_latex.encode())
@@ -188,50 +181,52 @@ def reproduce(
 
 
 def check(plan: Plan, figures: bool = False) -> None:
-    """Raise an error if the plan cannot be carried out, before anything is."""
+    """Raise an error if the plan cannot be run."""
     both = [("method", plan.methods, list(METHODS)), ("dataset", plan.datasets, list(DATASET_TITLES))]
     for what, names, known in both:
         for name in names:
             if name not in known:
-                raise ValueError(f"There is no {what} {name!r}; there are {', '.join(known)}.")
+                raise ValueError(f"There is no {what} {name!r}. Choose from {', '.join(known)}.")
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"The {what}s are {list(names)}, but there must be at least one, and each once.")
+            raise ValueError(f"The {what}s are {list(names)}. Give at least one, and each only once.")
     if plan.select not in ("cv", "wide", "defaults"):
-        raise ValueError(f"select={plan.select!r} is not known: it is 'cv', 'wide' or 'defaults'.")
+        raise ValueError(f"select={plan.select!r} is unknown. Use 'cv', 'wide' or 'defaults'.")
     if plan.n_splits < 1 or plan.n_per_class < 1:
         raise ValueError(
             f"n_splits={plan.n_splits} and n_per_class={plan.n_per_class}: both must be at least 1."
         )
     if plan.select != "defaults" and plan.n_per_class < 2:
         raise ValueError(
-            "n_per_class=1 leaves nothing for cross-validation in the training samples. Use at least 2, or "
-            "select='defaults'."
+            "n_per_class=1 leaves no samples for cross-validation. Use at least 2, or select='defaults'."
         )
     if not plan.cells():
         raise ValueError(
-            f"There is nothing to run: {', '.join(plan.methods)} has no settings for "
-            f"{', '.join(plan.datasets)}, only for {', '.join(PAPER_DATASETS)}."
+            f"There is nothing to run: {', '.join(plan.methods)} has settings only for "
+            f"{', '.join(PAPER_DATASETS)}, not for {', '.join(plan.datasets)}."
         )
-    if figures and importlib.util.find_spec("matplotlib") is None:
+    needed = ["pandas", "tabulate", "jinja2", *(["matplotlib"] if figures else [])]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
         raise ImportError(
-            "Figures need matplotlib: pip install 'ledl[plots]'; or leave them out (--no-figures)."
+            f"Tables, report and figures need {', '.join(missing)}: pip install 'ledl[cli]'. Without figures "
+            "(--no-figures), matplotlib is not needed."
         )
     entries = {entry.name: entry for entry in available()}
     absent = [dataset for dataset in plan.datasets if entries[dataset].status == "ask"]
     if absent:
         here = [dataset for dataset in plan.datasets if entries[dataset].status == "here"]
         details = "\n".join(f"  {dataset}: {entries[dataset].detail}" for dataset in absent)
-        rest = f"\nThe others are here: {' '.join(here)}." if here else ""
+        rest = f"\nThese are here: {' '.join(here)}." if here else ""
         raise FileNotFoundError(
-            "These datasets are not here and cannot be downloaded (docs/datasets.md, LEDL_DATA):\n"
+            "These datasets are missing and cannot be downloaded (see docs/datasets.md and LEDL_DATA):\n"
             f"{details}{rest}"
         )
     for dataset in plan.datasets:
         fewest = int(np.unique(load_dataset(dataset).target, return_counts=True)[1].min())
         if plan.n_per_class >= fewest:
             raise ValueError(
-                f"n_per_class={plan.n_per_class} leaves no test samples of some class of {dataset}, which has "
-                f"{fewest}. Use fewer."
+                f"n_per_class={plan.n_per_class} leaves no test samples: the smallest class of {dataset} has "
+                f"{fewest} samples. Use fewer."
             )
 
 
@@ -243,7 +238,7 @@ def command(
     device: str | None = None,
     dask: str | None = None,
 ) -> str:
-    """Return what to type for the same again."""
+    """Return the command that runs the same plan again."""
     words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
     if plan.methods != tuple(METHODS):
         words += ["--methods", ",".join(plan.methods)]
@@ -261,10 +256,10 @@ def run_cells(
     device: str | None = None,
     workers: Workers | None = None,
 ) -> Iterator[Done]:
-    """Yield every cell, those that the store knows first; the others as they end, in no order.
+    """Yield every cell: first the stored ones, then the others as they end, in no particular order.
 
-    A process writes a cell to the store before it takes the next one; those of `workers`, the cluster's, are
-    written here. What fails is reported and does not stop the others.
+    Each process stores a cell before it takes the next one. Cells of `workers`, those of a cluster, are stored
+    here. A cell that fails is yielded with its error and does not stop the others.
     """
     missing = []
     for cell in cells:
@@ -274,16 +269,18 @@ def run_cells(
         else:
             yield Done(cell, known)
     if workers is not None:
-        yield from workers.run(missing, store)
+        for done in workers.run(missing, store):
+            if done.result is not None:
+                store.put(done.cell.identity, done.result)
+            yield done
         return
-    parent = os.getpid() if n_jobs > 1 else None
-    work = (delayed(_run_and_keep)(cell, store, parent, device) for cell in missing)
-    yield from Parallel(n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(work)
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+    if n_jobs > 1:
+        options |= {"initializer": _follow, "initargs": (os.getpid(),)}
+    yield from Parallel(n_jobs, **options)(delayed(_run_and_keep)(cell, store, device) for cell in missing)
 
 
-def _run_and_keep(cell: Cell, store: Store, parent: int | None, device: str | None) -> Done:
-    if parent == os.getppid():
-        _follow(parent)
+def _run_and_keep(cell: Cell, store: Store, device: str | None) -> Done:
     known = store.get(cell.identity)  # another run on the same store may have been faster
     if known is not None:
         return Done(cell, known)
@@ -293,11 +290,10 @@ def _run_and_keep(cell: Cell, store: Store, parent: int | None, device: str | No
     return done
 
 
-@cache
 def _follow(parent: int) -> None:
-    """Have a worker leave Ctrl-C to its parent, which ends it, and end itself when the parent was killed.
+    """Make a new worker ignore Ctrl-C, which its parent handles, and exit when its parent has been killed.
 
-    joblib's workers would go on, and whoever reads the parent's output would wait for them.
+    joblib's workers would go on, and a reader of the parent's output would wait for them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -310,21 +306,21 @@ def _end_with(parent: int) -> None:
 
 
 class Progress:
-    """How far the cells are: counts, which are running, and an estimate of the time left.
+    """Count cells, and estimate which are running and the time left.
 
     Parameters
     ----------
     cells : iterable of Cell
-        Those that are to be done, in their order.
+        All cells, in the order in which they start.
     n_jobs : int
-        How many run at once.
+        Number of cells that run at the same time.
 
     Attributes
     ----------
     n_jobs : int
-        As given; to be set anew where workers come and go.
+        Number of cells that run at the same time. It changes when workers come and go.
     n_cells, n_done : int
-        All of them, and those that have ended.
+        Number of all cells, and of cells that have ended.
 
     Examples
     --------
@@ -341,12 +337,12 @@ class Progress:
         self.n_cells, self.n_done = len(self._waiting), 0
 
     def update(self, done: Done) -> None:
-        """Take note of a cell that has ended.
+        """Count a cell that has ended.
 
         Parameters
         ----------
         done : Done
-            The cell, with its result or its error.
+            The cell with its result or error.
         """
         self._waiting.remove(done.cell)
         self.n_done += 1
@@ -355,12 +351,12 @@ class Progress:
 
     @property
     def running(self) -> list[Cell]:
-        """Cells are taken in order, so those that are running are the first that have not ended."""
+        """Cells that are probably running: they start in order, so the first that have not ended."""
         return self._waiting[: self.n_jobs]
 
     @property
     def seconds_left(self) -> float | None:
-        """A cell is taken to last as long as another of its kind did, or else as the mean."""
+        """Estimated seconds left, or None. A cell lasts as long as the last one of its kind, or as the mean."""
         if not self._seconds:
             return None
         mean = sum(self._seconds.values()) / len(self._seconds)
@@ -369,5 +365,5 @@ class Progress:
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
-    """Return what decides how long a cell lasts."""
+    """Return the properties that decide how long a cell lasts."""
     return cell.dataset, cell.method, cell.n_per_class, cell.known_settings is None
