@@ -1029,8 +1029,8 @@ def results(
         for i, column in enumerate(by_fold.T):
             found[f"split{i}_test_{metric}"] = column
         found[f"mean_test_{metric}"], found[f"std_test_{metric}"] = mean, by_fold.std(axis=1)
-        worst_last = -np.where(np.isnan(mean), -np.inf, mean)
-        found[f"rank_test_{metric}"] = rankdata(worst_last, method="min").astype(np.int32)
+        ranks = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")  # failures come last
+        found[f"rank_test_{metric}"] = ranks.astype(np.int32)
     return found
 
 

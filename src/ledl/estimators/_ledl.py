@@ -419,9 +419,11 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             products = float32_products(self.precision, device)
             dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
             with notify_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
-                past = None
-                if checkpoint:
-                    past = checkpoint.begin(blocks, start.M, len(training.labels), RECORDED, self.max_iter)
+                past = (
+                    None
+                    if checkpoint is None
+                    else checkpoint.begin(blocks, start.M, len(training.labels), RECORDED, self.max_iter)
+                )
 
                 def after(iteration: int, record: Record, solver: ADMM) -> bool:
                     if checkpoint:
@@ -528,10 +530,13 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         if not isinstance(self.random_state, Integral):
             del params["random_state"]  # it does not say what was drawn
         samples = training.coordinates
-        dtype = str(samples.dtype).removeprefix("torch.")
-        known = {"n_samples": samples.shape[0], "n_columns": samples.shape[1], "type": dtype}
-        labels = joblib.hash((training.classes, training.labels))
-        return {**{name: as_plain(value) for name, value in params.items()}, **known, "labels": labels}
+        return {
+            **{name: as_plain(value) for name, value in params.items()},
+            "n_samples": samples.shape[0],
+            "n_columns": samples.shape[1],
+            "type": str(samples.dtype).removeprefix("torch."),
+            "labels": joblib.hash((training.classes, training.labels)),
+        }
 
 
 class Training(NamedTuple):
