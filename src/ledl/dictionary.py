@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -177,10 +177,6 @@ class FittedDictionary:
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {"samples": state["atoms"]} if isinstance(state["samples"], str) else {}
         vars(self).update(state, **own)
-
-    def without_samples(self) -> FittedDictionary:
-        """Return a smaller copy, without the training samples, which only explanations need."""
-        return replace(self, samples=None, sample_labels=None)
 
     @property
     def members(self) -> list[Array]:

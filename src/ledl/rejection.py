@@ -354,8 +354,8 @@ def our_parts(estimator: Any) -> Parts:
 def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline."""
     parts = our_parts(estimator)
-    model, X = parts.classifier, parts.transform(X)
-    X = check_samples(model, X)
+    model = parts.classifier
+    X = check_samples(model, parts.transform(X))
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 
 

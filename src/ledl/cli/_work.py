@@ -6,7 +6,6 @@ Imported only when a command runs, because it needs heavy modules.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import sys
@@ -133,8 +132,8 @@ def show_judged(
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
-        accuracy, error = n_right / n, standard_error(n_right / n, n)
-        say(console, f"Accuracy: {100 * accuracy:.1f} % ± {100 * error:.1f} ({n_right} of {n}).", style="bold")
+        rate = f"{100 * n_right / n:.1f} % ± {100 * standard_error(n_right / n, n):.1f}"
+        say(console, f"Accuracy: {rate} ({n_right} of {n}).", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
             among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "none"
@@ -148,8 +147,8 @@ def show_judged(
         names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         n_refused = sum(counts[name, REJECTED] for name in others)
         what = f"{n_refused} of them were rejected" if can_reject else "they do not count"
-        n_other = counts.total() - n
-        say(console, f"{n_other} images have labels that the model does not know ({names}): {what}.")
+        unknown = f"{counts.total() - n} images have labels that the model does not know"
+        say(console, f"{unknown} ({names}): {what}.")
     truths, answers = ({pair[i] for pair in counts} for i in (0, 1))
     rows = [name for name in classes if name in truths] + sorted(truths - set(classes))
     columns = [name for name in [*classes, REJECTED] if name in truths | answers]
@@ -182,11 +181,11 @@ def show_judged(
     for n, truth, said in sorted(wrong)[:5]:
         say(console, f"{-n:4d}  {truth} predicted as {said}")
     if out is not None:
-        text = io.StringIO()
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["truth", *columns])
-        lines.writerows([truth, *(counts[truth, said] for said in columns)] for truth in rows)
-        write_atomically(out, lambda file: file.write(text.getvalue().encode()))
+        import pandas as pd
+
+        matrix = [[counts[truth, said] for said in columns] for truth in rows]
+        text = pd.DataFrame(matrix, rows, columns).to_csv(index_label="truth")
+        write_atomically(out, text.encode())
 
 
 def write_images(name: str, folder: Path) -> int:

@@ -33,7 +33,7 @@ from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespa
 from ledl.coding import Settings, float_tensor
 from ledl.dictionary import FittedDictionary
 from ledl.kernels import kernel_space
-from ledl.samples import check_lengths, check_rows, floats_of, in_memory, map_rows
+from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.start import atom_counts
 from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
@@ -278,7 +278,8 @@ def for_chunks(model: Any, X: Array) -> Any:
     small = copy(model)
     for name in vars(model).keys() - FOR_PREDICTIONS - model._parameter_constraints.keys():
         delattr(small, name)
-    small._dictionary = model._dictionary.without_samples()
+    # Training samples are for explanations only.
+    small._dictionary = replace(model._dictionary, samples=None, sample_labels=None)
     return small
 
 
@@ -439,10 +440,18 @@ def device_of(X: Array, device: str | None) -> str | None:
 def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> float:
     """Return the share of samples whose labels are predicted. From Dask arrays only labels are collected."""
     if is_dask(X) or is_dask(y):
-        check_lengths(X, y)
-    found, truth, weights = in_memory(model.predict(X), y, sample_weight)
-    truth = to_host(truth) if is_torch(truth) else truth
-    return float(accuracy_score(truth, to_host(found), sample_weight=weights))
+        import dask
+
+        n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
+        if n_samples != n_labels and not np.isnan(n_samples + n_labels):  # NaN: not known yet
+            raise ValueError(
+                f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample."
+            )
+        found, y, sample_weight = dask.compute(model.predict(X), y, sample_weight)
+    else:
+        found = model.predict(X)
+    y = to_host(y) if is_torch(y) else y
+    return float(accuracy_score(y, to_host(found), sample_weight=sample_weight))
 
 
 def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,10 +20,8 @@ from ledl.samples._checkpoint import Checkpoint, as_plain, check_place
 from ledl.samples._cluster import ClusterBlocks, share_out
 from ledl.samples._stored import (
     StoredRows,
-    check_lengths,
     check_rows,
     floats_of,
-    in_memory,
     map_rows,
     open_dask,
     open_file,
@@ -43,11 +41,9 @@ __all__ = [
     "StoredRows",
     "StreamedBlocks",
     "as_plain",
-    "check_lengths",
     "check_place",
     "check_rows",
     "floats_of",
-    "in_memory",
     "map_rows",
     "open_dask",
     "open_file",

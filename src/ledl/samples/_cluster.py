@@ -91,9 +91,10 @@ def chunks_of(X: Any, client: Any) -> list[Chunk]:
 def put(client: Any, value: Any) -> Any:
     """Return the future of a value that survives its worker: the scheduler can send it again."""
     import dask
+    from tlz import identity
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-        return client.submit(itself, value, pure=False)
+        return client.submit(identity, value, pure=False)
 
 
 @contextmanager
@@ -364,11 +365,6 @@ class Share:
         from distributed import get_worker
 
         return Path(get_worker().local_directory) / f"ledl-{self.fit}" / str(first)
-
-
-def itself(value: Any) -> Any:
-    """Return the value."""
-    return value
 
 
 def add_outcomes(*outcomes: Outcome) -> Outcome:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,14 +48,6 @@ def check_rows(X: Array) -> None:
         )
     if X.dtype.kind == "c":
         raise ValueError(f"X is complex ({X.dtype}). Complex data not supported: give real numbers.")
-
-
-def check_lengths(X: Array, y: Array) -> None:
-    """Raise if the numbers of samples and labels are known and differ, before anything is computed."""
-    n_samples, n_labels = (a.shape[0] if getattr(a, "shape", ()) else len(a) for a in (X, y))
-    known = isinstance(n_samples, Integral) and isinstance(n_labels, Integral)
-    if known and n_samples != n_labels:
-        raise ValueError(f"X has {n_samples} samples and y {n_labels} labels. Give a label for each sample.")
 
 
 def floats_of(X: Array) -> Any:
@@ -97,15 +88,6 @@ def map_rows(work: Callable[[Array], Array], X: Array, dtype: Any, n_columns: in
         align_arrays=False,
         meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
     )
-
-
-def in_memory(*arrays: Any) -> tuple[Any, ...]:
-    """Return arrays in memory: Dask arrays computed, all in one go; other arrays as they are."""
-    if not any(is_dask(array) for array in arrays):
-        return arrays
-    import dask
-
-    return tuple(dask.compute(*arrays))
 
 
 def _work_on_chunk(chunk: Array, place: Array, *, work: Callable[[Array], Array], empty: Array) -> Array:
