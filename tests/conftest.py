@@ -14,7 +14,7 @@ from ledl.datasets._load import registry
 
 def pytest_collection_modifyitems(items):
     """Run modules that use the cluster last: its scheduler would disturb tests that count memory or fork."""
-    users = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
+    users = {item.path for item in items if {"backend", "cluster"} & {*getattr(item, "fixturenames", ())}}
     items.sort(key=lambda item: item.path in users)
 
 
@@ -76,6 +76,14 @@ def client(cluster):
 
     with Client(cluster) as connected:
         yield connected
+
+
+@pytest.fixture(params=["dask", "loky"])
+def backend(request):
+    """The name of a backend of joblib whose workers are processes. The cluster runs if it is Dask's."""
+    if request.param == "dask":
+        request.getfixturevalue("client")
+    return request.param
 
 
 @pytest.fixture(

@@ -1,14 +1,25 @@
 """Tasks in threads, and BLAS held to one of them."""
 
+import os
 import queue
 import threading
 import time
 from collections import Counter
 
+import joblib
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ledl.parallel import in_threads, map_in_threads, one_blas_thread
+from helpers.processes import process
+from ledl.parallel import (
+    goes_elsewhere,
+    in_threads,
+    map_in_threads,
+    n_places,
+    n_threads,
+    one_blas_thread,
+    run_tasks,
+)
 
 
 def blas_threads():
@@ -104,3 +115,46 @@ def test_blas_has_its_threads_back_when_the_last_holder_ends():
                 assert blas_threads() == {1}
             assert blas_threads() == {1}
         assert blas_threads() == {2}
+
+
+# Tasks in other processes.
+
+
+def test_an_error_in_a_batch_arrives(backend):
+    with joblib.parallel_config(backend=backend, n_jobs=2), pytest.raises(ZeroDivisionError):
+        run_tasks(divmod, [(1, 1), (1, 0)])
+
+
+def test_one_job_and_threads_stay_in_this_process():
+    for options in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 2}, {"backend": "sequential"}):
+        with joblib.parallel_config(**options):
+            assert not goes_elsewhere(None)
+            assert {pid for _, pid in run_tasks(process, [(i,) for i in range(4)])} == {os.getpid()}
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        assert goes_elsewhere(None)
+        assert not goes_elsewhere(1)
+    assert not goes_elsewhere(-1)
+
+
+def test_the_workers_of_a_cluster_are_places_and_no_threads(client):
+    with joblib.parallel_config(backend="dask"):
+        assert n_places(None) == 2
+        assert n_places(-1) == 2
+        assert n_threads(None) == 1
+        assert n_threads(3) == 3
+        assert n_threads(-1) == joblib.cpu_count()
+    assert n_threads(3) == n_places(3) == 3
+
+
+def counted(number):
+    """What a task on a worker would do if it searched."""
+    answers = run_tasks(process, [(i,) for i in range(3)])
+    return goes_elsewhere(None), n_threads(None), n_places(None), {pid for _, pid in answers} == {os.getpid()}
+
+
+def test_a_worker_spreads_nothing_again(backend):
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        answers = joblib.Parallel()(joblib.delayed(counted)(i) for i in range(4))
+    assert {(again, here) for again, _, _, here in answers} == {(False, True)}
+    if backend == "dask":
+        assert {(threads, places) for _, threads, places, _ in answers} == {(1, 1)}

@@ -1,70 +1,18 @@
 """The commands fit, predict, explain, info and datasets."""
 
-import contextlib
 import csv
 import io
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
-from sklearn.pipeline import make_pipeline
-from typer.testing import CliRunner
 
 import ledl
-from ledl.__main__ import main
-from ledl.cli import app
+from helpers.commands import FAST, run
+from helpers.digits import NAMES
 from ledl.datasets import few_shot_splits
-from ledl.features import PixelFeatures
 from ledl.persistence import read
-
-Image = pytest.importorskip("PIL.Image")
-from helpers.digits import NAMES, write_digits  # noqa: E402
-
-LEDL = [sys.executable, "-m", "ledl"]
-ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "LEDL_DATA": "/nowhere"}
-# Options of ledl fit for tests that need any model.
-FAST = ["--size", "8", "--method", "crc"]
-
-
-def run(*words, cwd=".", env=()):
-    """Run a command in this process, which is faster than a new one."""
-    with contextlib.chdir(cwd), warnings.catch_warnings():
-        warnings.simplefilter("default")  # as for users; pytest turns warnings into errors
-        done = CliRunner().invoke(app, [str(word) for word in words], env={**ENVIRONMENT, **dict(env)})
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return a folder with images, and with models that are not models of images."""
-    root = write_digits(tmp_path_factory.mktemp("digits"))
-    (root / "empty").mkdir()
-    ledl.save(ledl.CRCClassifier().fit(np.eye(4), [0, 0, 1, 1]), root / "rows.ledl")
-    ledl.save(make_pipeline(PixelFeatures(size=8), PCA(2)), root / "bare.ledl")
-    return root
-
-
-@pytest.fixture(scope="module")
-def fitted(folder):
-    """Return a model and what the command printed."""
-    path = folder / "model.ledl"
-    done = run("fit", folder / "known", "-o", path, "--size", "8", "--per-class", "6", "--seed", "3")
-    assert done.returncode == 0, done.stderr
-    return path, done
-
-
-@pytest.fixture(scope="module")
-def model(fitted):
-    return fitted[0]
 
 
 def test_fit_prints_what_it_did_and_records_it(fitted):
@@ -88,43 +36,6 @@ def test_labels_are_those_of_the_model_in_python(folder, model):
     assert labels == ledl.load(model).predict(images).tolist()
 
 
-def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
-    done = run("predict", model, folder / "known", "--labels", "folder", "--format", "json")
-    rows = json.loads(done.stdout)
-    assert [row["truth"] for row in rows] == [row["path"].split("/")[-2] for row in rows]
-    trained = set(json.loads(run("info", model, "--json").stdout)["files"])
-    assert len(rows) == 18
-    assert not {"/".join(row["path"].split("/")[-2:]) for row in rows} & trained
-    right = sum(row["label"] == row["path"].split("/")[-2] for row in rows)
-    assert f"({right} of 18)" in done.stderr
-    assert "Skipped 18 training images" in done.stderr
-    wrong = json.loads(
-        run("predict", model, folder / "known", "--labels", "folder", "--format", "json", "--mistakes").stdout
-    )
-    assert wrong == [row for row in rows if row["label"] != row["truth"]]
-    # Training images are recognized in another folder, but not if their content has changed.
-    moved = tmp_path / "moved"
-    shutil.copytree(folder / "known", moved)
-    first = sorted(trained)[0]
-    Image.new("L", (8, 8), 200).save(moved / first)
-    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "Skipped 17 training images" in done.stderr
-    shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
-    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
-    assert "1 of the other images are copies of training images." in done.stderr
-
-
-def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
-    out = tmp_path / "confusion.csv"
-    done = run("predict", model, folder / "known", "--labels", "folder", "--confusion", out)
-    assert done.returncode == 0, done.stderr
-    head, *rows = list(csv.reader(out.read_text("utf-8").splitlines()))
-    assert head == ["truth", *NAMES]
-    assert [sum(map(int, row[1:])) for row in rows] == [6, 6, 6]
-    assert "Confusion matrix" in done.stdout
-    assert "eins [1]" in done.stdout
-
-
 def test_images_of_no_class_are_rejected(folder, model):
     words = [folder / "known", folder / "others", "--labels", "folder"]
     printed = run("predict", model, *words, "--reject", "0.1").stdout
@@ -132,36 +43,6 @@ def test_images_of_no_class_are_rejected(folder, model):
     n_rejected = int(printed.split("(sieben): ")[1].split()[0])
     assert n_rejected >= 6
     assert "they do not count" in run("predict", model, *words).stdout
-
-
-def test_formats_agree(folder, model):
-    paths = [folder / "known" / "null" / "00.png", folder / "others" / "sieben" / "01.png"]
-    rows = json.loads(run("predict", model, *paths, "--format", "json", "--top", "2", "--reject", "0.2").stdout)
-    table = list(csv.DictReader(io.StringIO(
-        run("predict", model, *paths, "--format", "csv", "--top", "2", "--reject", "0.2").stdout
-    )))  # fmt: skip
-    for row, line in zip(rows, table, strict=True):
-        assert row["label"] == line["label"]
-        assert [entry["label"] for entry in row["ranking"]] == [line["class_1"], line["class_2"]]
-        np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
-        np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
-    assert rows[0]["label"] in run("predict", model, *paths).stdout
-
-
-def test_files_of_other_types_are_reported(folder, model, tmp_path):
-    mixed = tmp_path / "mixed"
-    shutil.copytree(folder / "known", mixed)
-    for name in ("a.HEIC", "b.heic", "notes.txt", ".hidden"):
-        (mixed / "null" / name).write_bytes(b"")
-    text = "Skipped (unsupported type): a.HEIC, b.heic, notes.txt\n"
-    assert text in run("predict", model, mixed).stderr
-    assert text in run("fit", mixed, "-o", tmp_path / "m.ledl", *FAST).stderr
-    for i in range(4):
-        (mixed / "null" / f"{i}.txt").write_bytes(b"")
-    assert (
-        "(unsupported type): 0.txt, 1.txt, 2.txt, 3.txt, a.HEIC and 2 more\n"
-        in run("predict", model, mixed).stderr
-    )
 
 
 def test_a_page_explains_a_prediction(folder, model, tmp_path):
@@ -350,27 +231,6 @@ def test_changed_records_are_reported(folder, model, tmp_path):
         assert "was not written by ledl fit" in done.stderr
 
 
-def test_names_cannot_control_the_terminal(folder, tmp_path, monkeypatch):
-    odd = tmp_path / "odd"
-    for name, new in zip(NAMES, ["\x1b[31mred", "b\xe9", "c"], strict=True):
-        shutil.copytree(folder / "known" / name, odd / new)
-    out = tmp_path / "m.ledl"
-    assert run("fit", odd, "-o", out, "--per-class", "6", *FAST).returncode == 0
-    for done in (run("info", out), run("predict", out, odd, "--labels", "folder")):
-        assert done.returncode == 0
-        assert "\x1b" not in done.stdout
-    # A terminal without letters such as é gets escapes.
-    printed = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
-    monkeypatch.setattr(sys, "argv", ["ledl", "predict", str(out), str(odd), "--labels", "folder"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    sys.stdout.flush()
-    assert "Accuracy" in printed.getvalue().decode("ascii")
-    assert "b\\xe9" in printed.getvalue().decode("ascii")
-
-
 def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
     out = tmp_path / "m.ledl"
     done = run("fit", folder / "known", "-o", out, "--size", "8", "--per-class", "1")
@@ -379,65 +239,8 @@ def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):
     assert run("predict", out, folder / "known" / "null" / "00.png").returncode == 0
 
 
-def test_the_shell_completes_commands_methods_and_datasets():
-    for words, expected in (
-        ("ledl pr", "predict"),
-        ("ledl fit photos --method lck", "lcksvd"),
-        ("ledl reproduce ya", "yaleb"),
-        ("ledl datasets us", "usps"),
-    ):
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_LEDL_COMPLETE": "complete_bash"}
-        done = CliRunner().invoke(app, [], env=asked, prog_name="ledl")
-        assert expected in done.stdout.split()
-
-
 def test_datasets_are_listed(tmp_path):
     done = run("datasets", env={"LEDL_DATA": str(tmp_path)})
     assert done.returncode == 0
     for word in ("digits", "caltech101_pyramid", "ask", str(tmp_path)):
         assert word in done.stdout
-
-
-def test_a_dataset_becomes_a_folder_of_images(tmp_path):
-    out = tmp_path / "images"
-    assert run("datasets", "digits", "-o", out).returncode == 0
-    files = sorted(out.rglob("*.png"))
-    digits = load_digits()
-    assert len(files) == 1797
-    for file in files[::300]:
-        i = int(file.stem)
-        assert file.parent.name == str(digits.target[i])
-        np.testing.assert_allclose(np.asarray(Image.open(file)) * (16 / 255), digits.images[i], atol=0.04)
-    for words, message in (
-        (["digits", "-o", out], "not an empty folder"),
-        (["digits"], "both"),
-        (["faces", "-o", tmp_path / "f"], "no dataset"),
-    ):
-        done = run("datasets", *words)
-        assert done.returncode == 2
-        assert message in " ".join(done.stderr.split())
-
-
-def test_a_closed_pipe_prints_no_error(folder, model):
-    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 10, "--format", "csv"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode != 0
-
-
-def test_ctrl_c_ends_cleanly(folder, model, tmp_path):
-    process = subprocess.Popen(
-        [*LEDL, "predict", str(model), *[str(folder / "known")] * 300],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, printed = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Stopped." in printed
-    assert "Traceback" not in printed

@@ -39,11 +39,6 @@ def test_help_names_methods_and_datasets_and_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_version_and_no_command():
-    assert run("--version").stdout.startswith("ledl 0.")
-    assert "reproduce" in run().output
-
-
 def test_a_table_for_people(tmp_path):
     out = tmp_path / "my [x] résults"
     done = run("reproduce", *QUICK, "--methods", "crc, 1-nn,", "--out", out)
@@ -115,10 +110,3 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_finished(tmp_path, jobs):
     assert "Run the same command again to continue" in one_line(printed)
     assert "Traceback" not in printed
     assert cell_files(tmp_path)
-
-
-def test_without_typer_the_message_names_the_extra():
-    code = "import sys; sys.modules['typer'] = None; from ledl.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "pip install 'ledl[cli]'" in done.stderr

@@ -32,9 +32,9 @@ def idle(client):
     return not any(client.processing().values())
 
 
-def started(cluster, folder, **options):
+def started(cluster, folder, plan=PLAN, **options):
     """Start the command on the cluster."""
-    words = shlex.split(command(PLAN, folder, 1, figures=False, dask=cluster.scheduler_address))
+    words = shlex.split(command(plan, folder, 1, figures=False, dask=cluster.scheduler_address))
     return subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.DEVNULL, text=True, **options)
 
 
@@ -138,7 +138,8 @@ def test_a_cell_that_no_worker_survives_is_named(cluster, client, tmp_path, monk
 def test_interrupted_and_killed_clients_leave_their_cells_and_an_idle_cluster(
     undisturbed, cluster, client, tmp_path
 ):
-    process = started(cluster, tmp_path, stderr=subprocess.PIPE)
+    long = dataclasses.replace(PLAN, n_splits=10)  # more than is done by the time of a signal
+    process = started(cluster, tmp_path, long, stderr=subprocess.PIPE)
     assert until(lambda: cell_files(tmp_path))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
@@ -147,8 +148,8 @@ def test_interrupted_and_killed_clients_leave_their_cells_and_an_idle_cluster(
     assert "Traceback" not in said
     assert until(lambda: idle(client))
     kept = cell_files(tmp_path)
-    assert 1 <= len(kept) < N_CELLS
-    process = started(cluster, tmp_path, stderr=subprocess.DEVNULL)
+    assert 1 <= len(kept) < len(long.cells())
+    process = started(cluster, tmp_path, long, stderr=subprocess.DEVNULL)
     assert until(lambda: len(cell_files(tmp_path)) > len(kept))
     process.kill()
     process.wait()
@@ -160,7 +161,7 @@ def test_interrupted_and_killed_clients_leave_their_cells_and_an_idle_cluster(
     assert process.wait(timeout=120) == 0
     assert table(tmp_path) == table(undisturbed[0])
     assert kept_by_both.items() <= cell_files(tmp_path).items()
-    assert len(cell_files(tmp_path)) == N_CELLS
+    assert len(cell_files(tmp_path)) >= N_CELLS
 
 
 def test_a_process_runs_one_cell_at_a_time_and_failures_are_reported(tmp_path, monkeypatch):

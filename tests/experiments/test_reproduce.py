@@ -127,7 +127,7 @@ def test_foreign_run_records_do_no_harm(undisturbed):
         (folder / "runs" / f"{name}.json").write_text(text)
     page = reproduce(PLAN, folder, figures=False).report.read_text()
     assert "foreign" not in page
-    assert "&quot;n_per_class&quot;: 3" in page
+    assert "&#34;n_per_class&#34;: 3" in page
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "pandas", "tabulate", "jinja2"])

@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from helpers.digits import few_digits
+from helpers.processes import process
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
 from ledl import model_selection as selection
-from ledl.parallel import goes_elsewhere, n_places, n_threads, run_tasks
+from ledl.parallel import run_tasks
 
 SEARCHES = [
     (
@@ -30,18 +31,6 @@ SEARCHES = [
 @pytest.fixture(scope="module")
 def digits():
     return few_digits(100)
-
-
-@pytest.fixture(params=["dask", "loky"])
-def backend(request):
-    """Its name. The cluster runs if it is Dask's."""
-    if request.param == "dask":
-        request.getfixturevalue("client")
-    return request.param
-
-
-def process(number):
-    return number, os.getpid()
 
 
 def processes_of(monkeypatch, work):
@@ -160,52 +149,12 @@ def test_fits_that_fail_are_reported_as_without_a_cluster(digits, backend):
     assert troubles
 
 
-def test_an_error_in_a_batch_arrives(backend):
-    with joblib.parallel_config(backend=backend, n_jobs=2), pytest.raises(ZeroDivisionError):
-        run_tasks(divmod, [(1, 1), (1, 0)])
-
-
-def test_one_job_and_threads_stay_in_this_process():
-    for options in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 2}, {"backend": "sequential"}):
-        with joblib.parallel_config(**options):
-            assert not goes_elsewhere(None)
-            assert {pid for _, pid in run_tasks(process, [(i,) for i in range(4)])} == {os.getpid()}
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        assert goes_elsewhere(None)
-        assert not goes_elsewhere(1)
-    assert not goes_elsewhere(-1)
-
-
 @pytest.mark.torch
 def test_tensors_stay_where_they_are(digits, monkeypatch):
     X, y, *_ = digits
     monkeypatch.setattr(parallel, "Parallel", lambda *_, **__: pytest.fail("sent away"))
     with joblib.parallel_config(backend="loky", n_jobs=2):
         BatchedSearchCV(SRCClassifier(device="cpu"), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
-
-
-def test_the_workers_of_a_cluster_are_places_and_no_threads(client):
-    with joblib.parallel_config(backend="dask"):
-        assert n_places(None) == 2
-        assert n_places(-1) == 2
-        assert n_threads(None) == 1
-        assert n_threads(3) == 3
-        assert n_threads(-1) == joblib.cpu_count()
-    assert n_threads(3) == n_places(3) == 3
-
-
-def counted(number):
-    """What a task on a worker would do if it searched."""
-    answers = run_tasks(process, [(i,) for i in range(3)])
-    return goes_elsewhere(None), n_threads(None), n_places(None), {pid for _, pid in answers} == {os.getpid()}
-
-
-def test_a_worker_spreads_nothing_again(backend):
-    with joblib.parallel_config(backend=backend, n_jobs=2):
-        answers = joblib.Parallel()(joblib.delayed(counted)(i) for i in range(4))
-    assert {(again, here) for again, _, _, here in answers} == {(False, True)}
-    if backend == "dask":
-        assert {(threads, places) for _, threads, places, _ in answers} == {(1, 1)}
 
 
 def test_a_search_in_a_grid_search_on_the_cluster(digits, client):

@@ -100,7 +100,7 @@ def test_metadata(packages):
     }
     plain = [r for r in metadata.get_all("Requires-Dist") if "extra ==" not in r]
     names = {r.partition(">")[0].strip() for r in plain}
-    assert names == {"numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "numba"}
+    assert names == {"numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "numba", "safetensors"}
     assert "ledl = ledl.__main__:main" in commands
 
 

@@ -143,7 +143,7 @@ def lasso(
     is_numpy = isinstance(rhs, np.ndarray)
     xp: Any = np if is_numpy else namespace(rhs)
     *problems, _, K = rhs.shape
-    tol = reachable(tol, rhs)
+    tol = max(tol, FLOAT32_TOL) if rhs.dtype == xp.float32 else tol
     # The compiled loops check no bounds: all their arguments are made to fit here, or refused.
     if tuple(G.shape) != (*problems, K, K):
         G = xp.broadcast_to(G, (*problems, K, K))

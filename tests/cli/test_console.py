@@ -1,0 +1,101 @@
+"""What all commands print to people and programs, and how they end."""
+
+import io
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from helpers.commands import FAST, LEDL, run
+from helpers.digits import NAMES
+from ledl.__main__ import main
+from ledl.cli import app
+
+
+def test_version_and_no_command():
+    assert run("--version").stdout.startswith("ledl 0.")
+    assert "reproduce" in run().stdout
+
+
+def test_the_shell_completes_commands_methods_and_datasets():
+    for words, expected in (
+        ("ledl pr", "predict"),
+        ("ledl fit photos --method lck", "lcksvd"),
+        ("ledl reproduce ya", "yaleb"),
+        ("ledl datasets us", "usps"),
+    ):
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_LEDL_COMPLETE": "complete_bash"}
+        done = CliRunner().invoke(app, [], env=asked, prog_name="ledl")
+        assert expected in done.stdout.split()
+
+
+def test_files_of_other_types_are_reported(folder, model, tmp_path):
+    mixed = tmp_path / "mixed"
+    shutil.copytree(folder / "known", mixed)
+    for name in ("a.HEIC", "b.heic", "notes.txt", ".hidden"):
+        (mixed / "null" / name).write_bytes(b"")
+    text = "Skipped (unsupported type): a.HEIC, b.heic, notes.txt\n"
+    assert text in run("predict", model, mixed).stderr
+    assert text in run("fit", mixed, "-o", tmp_path / "m.ledl", *FAST).stderr
+    for i in range(4):
+        (mixed / "null" / f"{i}.txt").write_bytes(b"")
+    assert (
+        "(unsupported type): 0.txt, 1.txt, 2.txt, 3.txt, a.HEIC and 2 more\n"
+        in run("predict", model, mixed).stderr
+    )
+
+
+def test_names_cannot_control_the_terminal(folder, tmp_path, monkeypatch):
+    odd = tmp_path / "odd"
+    for name, new in zip(NAMES, ["\x1b[31mred", "b\xe9", "c"], strict=True):
+        shutil.copytree(folder / "known" / name, odd / new)
+    out = tmp_path / "m.ledl"
+    assert run("fit", odd, "-o", out, "--per-class", "6", *FAST).returncode == 0
+    for done in (run("info", out), run("predict", out, odd, "--labels", "folder")):
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+    # A terminal without letters such as é gets escapes.
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
+    monkeypatch.setattr(sys, "argv", ["ledl", "predict", str(out), str(odd), "--labels", "folder"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    sys.stdout.flush()
+    assert "Accuracy" in printed.getvalue().decode("ascii")
+    assert "b\\xe9" in printed.getvalue().decode("ascii")
+
+
+def test_a_closed_pipe_prints_no_error(folder, model):
+    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 10, "--format", "csv"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
+
+
+def test_ctrl_c_ends_cleanly(folder, model, tmp_path):
+    process = subprocess.Popen(
+        [*LEDL, "predict", str(model), *[str(folder / "known")] * 300],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped." in printed
+    assert "Traceback" not in printed
+
+
+def test_without_typer_the_message_names_the_extra():
+    code = "import sys; sys.modules['typer'] = None; from ledl.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'ledl[cli]'" in done.stderr

@@ -1,0 +1,84 @@
+"""What commands on images find, print and write."""
+
+import csv
+import io
+import json
+import shutil
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from helpers.commands import run
+from helpers.digits import NAMES
+
+
+def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
+    done = run("predict", model, folder / "known", "--labels", "folder", "--format", "json")
+    rows = json.loads(done.stdout)
+    assert [row["truth"] for row in rows] == [row["path"].split("/")[-2] for row in rows]
+    trained = set(json.loads(run("info", model, "--json").stdout)["files"])
+    assert len(rows) == 18
+    assert not {"/".join(row["path"].split("/")[-2:]) for row in rows} & trained
+    right = sum(row["label"] == row["path"].split("/")[-2] for row in rows)
+    assert f"({right} of 18)" in done.stderr
+    assert "Skipped 18 training images" in done.stderr
+    wrong = json.loads(
+        run("predict", model, folder / "known", "--labels", "folder", "--format", "json", "--mistakes").stdout
+    )
+    assert wrong == [row for row in rows if row["label"] != row["truth"]]
+    # Training images are recognized in another folder, but not if their content has changed.
+    moved = tmp_path / "moved"
+    shutil.copytree(folder / "known", moved)
+    first = sorted(trained)[0]
+    Image.new("L", (8, 8), 200).save(moved / first)
+    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
+    assert "Skipped 17 training images" in done.stderr
+    shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
+    done = run("predict", model, moved, "--labels", "folder", "--format", "json")
+    assert "1 of the other images are copies of training images." in done.stderr
+
+
+def test_the_confusion_matrix_adds_up(folder, model, tmp_path):
+    out = tmp_path / "confusion.csv"
+    done = run("predict", model, folder / "known", "--labels", "folder", "--confusion", out)
+    assert done.returncode == 0, done.stderr
+    head, *rows = list(csv.reader(out.read_text("utf-8").splitlines()))
+    assert head == ["truth", *NAMES]
+    assert [sum(map(int, row[1:])) for row in rows] == [6, 6, 6]
+    assert "Confusion matrix" in done.stdout
+    assert "eins [1]" in done.stdout
+
+
+def test_formats_agree(folder, model):
+    paths = [folder / "known" / "null" / "00.png", folder / "others" / "sieben" / "01.png"]
+    rows = json.loads(run("predict", model, *paths, "--format", "json", "--top", "2", "--reject", "0.2").stdout)
+    table = list(csv.DictReader(io.StringIO(
+        run("predict", model, *paths, "--format", "csv", "--top", "2", "--reject", "0.2").stdout
+    )))  # fmt: skip
+    for row, line in zip(rows, table, strict=True):
+        assert row["label"] == line["label"]
+        assert [entry["label"] for entry in row["ranking"]] == [line["class_1"], line["class_2"]]
+        np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
+        np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
+    assert rows[0]["label"] in run("predict", model, *paths).stdout
+
+
+def test_a_dataset_becomes_a_folder_of_images(tmp_path):
+    out = tmp_path / "images"
+    assert run("datasets", "digits", "-o", out).returncode == 0
+    files = sorted(out.rglob("*.png"))
+    digits = load_digits()
+    assert len(files) == 1797
+    for file in files[::300]:
+        i = int(file.stem)
+        assert file.parent.name == str(digits.target[i])
+        np.testing.assert_allclose(np.asarray(Image.open(file)) * (16 / 255), digits.images[i], atol=0.04)
+    for words, message in (
+        (["digits", "-o", out], "not an empty folder"),
+        (["digits"], "both"),
+        (["faces", "-o", tmp_path / "f"], "no dataset"),
+    ):
+        done = run("datasets", *words)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())
