@@ -860,8 +860,9 @@ class LEDLClassifierCV(DictionaryClassifier):
         """
         rng = check_random_state(self.random_state)
         fold_seed, start_seed = rng.randint(np.iinfo(np.int32).max, size=2)
-        shared: Any = {name: getattr(self, name) for name in SHARED}
-        base = LEDLClassifier(random_state=int(start_seed), **shared)
+        base = LEDLClassifier(random_state=int(start_seed))
+        for name in SHARED:
+            setattr(base, name, getattr(self, name))
         if is_dask(X):
             raise TypeError(
                 "X is a Dask array, but a search needs its samples in memory. Give X.compute(), or fit "
@@ -992,7 +993,7 @@ def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
         return Verdict(nothing, nothing, 1.0)
     exponents = np.concatenate([log_odds(one.dictionary.rule, one.scores) for one in row]).astype(np.float64)
     labels = np.concatenate(
-        [np.searchsorted(one.classes_, fold.y_test) for one, fold in zip(row, folds, strict=True)]
+        [np.searchsorted(one.dictionary.classes, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
     factor = best_factor(exponents, labels)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import starmap
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -165,7 +166,10 @@ def run_tasks(
     that several arguments of a task share are sent once.
     """
     if not goes_elsewhere(n_jobs):
-        return map_in_threads(lambda task: work(*task), tasks, n_threads(n_jobs))
+        threads = n_threads(n_jobs)
+        if threads == 1:
+            return list(starmap(work, tasks))
+        return map_in_threads(lambda task: work(*task), tasks, threads)
     answers = Parallel(n_jobs, batch_size=1)(delayed(_with_float_errors)(work, task) for task in tasks)
     for kind in sorted({kind for _, kinds in answers for kind in kinds}):
         warnings.warn(f"{kind} encountered", RuntimeWarning, stacklevel=2)

@@ -63,12 +63,12 @@ def report_skipped(console: Console, others: Sequence[Path]) -> None:
 
 
 @contextmanager
-def errors_reported(console: Console) -> Iterator[None]:
-    """Print an error in one line and exit with its status."""
+def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[None]:
+    """Print an error in one line, or the text `stopped` after Ctrl-C, and exit with a status."""
     try:
         yield
     except KeyboardInterrupt:
-        say(console, "Stopped.")
+        say(console, stopped)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:  # the reader of the output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it at exit

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from ledl.cli._console import INTERRUPTED, say
+from ledl.cli._console import errors_reported, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS
 
 if TYPE_CHECKING:
@@ -119,31 +119,24 @@ def reproduce(
             f"--jobs {jobs} is for this machine, --dask {dask} for a cluster. Leave out one of the two.",
             param_hint="--jobs",
         )
-    try:
-        with _progress(console) as (watch, tell):
-            outcome = experiments.reproduce(
-                plan,
-                out,
-                n_jobs=1 if dask is not None else jobs or os.cpu_count() or 1,
-                dask=dask,
-                device=device,
-                figures=figures,
-                watch=watch,
-                tell=tell,
-            )
-    except KeyboardInterrupt:
-        say(console, f"Stopped. Finished cells are kept in {out}. Run the same command again to continue.")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenProcessPool:
-        say(
-            console,
-            f"A process was killed, perhaps because memory ran out. Finished cells are kept in {out}. "
-            "Use fewer --jobs.",
-        )
-        raise typer.Exit(1) from None
-    except (ValueError, OSError, ImportError) as error:
-        say(console, f"Error: {error}", style="red")
-        raise typer.Exit(2) from None
+    kept = f"Finished cells are kept in {out}."
+    with errors_reported(console, f"Stopped. {kept} Run the same command again to continue."):
+        try:
+            with _progress(console) as (watch, tell):
+                outcome = experiments.reproduce(
+                    plan,
+                    out,
+                    n_jobs=1 if dask is not None else jobs or os.cpu_count() or 1,
+                    dask=dask,
+                    device=device,
+                    figures=figures,
+                    watch=watch,
+                    tell=tell,
+                )
+        except BrokenProcessPool:
+            raise ChildProcessError(
+                f"A process was killed, perhaps because memory ran out. {kept} Use fewer --jobs."
+            ) from None
     if as_json:
         found = {
             "rows": [row._asdict() for row in outcome.rows],

@@ -55,7 +55,6 @@ __all__ = [
     "SINGLE_THREAD_ATOMS",
     "CallbackSupportMixin",
     "DictionaryClassifier",
-    "DictionaryTransformer",
     "accuracy",
     "adopt",
     "check_flat",
@@ -104,16 +103,20 @@ Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
 
-class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Code samples over fitted atoms.
+class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Classify samples by scores that are made of their codes over atoms.
 
     A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters, and ends its `fit` with
-    `adopt`. Parameters that act without another fit enter in `_coder_and_rule`.
+    `adopt`. Parameters that act without another fit enter in `_coder_and_rule`. A subclass that needs no more
+    than inner products also has ``kernel`` and the parameters of kernels.
     """
 
     normalize: bool
     device: str | None
     n_jobs: int | None
+    kernel: Any = "linear"
+    _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
+    classes_: Array
     _dictionary: FittedDictionary
 
     @property
@@ -154,17 +157,6 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     @property
     def _n_features_out(self) -> int:
         return len(self._dictionary.atoms)
-
-
-class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
-    """Classify samples by scores that are made of their codes over atoms.
-
-    A subclass that needs no more than inner products also has ``kernel`` and the parameters of kernels.
-    """
-
-    kernel: Any = "linear"
-    _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
-    classes_: Array
 
     def decision_function(self, X: Array) -> Array:
         """Return the scores of the classes.

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ledl.arrays import Array, check_memory, is_torch, product, to_host
-from ledl.coding import OMP, Settings, float_tensor
+from ledl.arrays import Array, check_memory, is_dask, is_torch, product, to_host
+from ledl.coding import OMP, float_tensor
 from ledl.dictionary import FittedDictionary
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     CallbackSupportMixin,
-    DictionaryTransformer,
     adopt,
     check_not_zero,
     check_samples,
     device_of,
     draw_generator,
     fit_context,
+    for_chunks,
     notify_callbacks,
     outcome,
     rollback_on_error,
     with_callbacks,
 )
 from ledl.parallel import one_blas_thread
+from ledl.samples import floats_of, map_rows
 from ledl.solvers import ksvd
 from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import Subspace, find_subspace, scaled, squared_norms
 
 
-class KSVD(CallbackSupportMixin, DictionaryTransformer):
+class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Dictionary learning by K-SVD.
 
     Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,
@@ -123,6 +126,7 @@ class KSVD(CallbackSupportMixin, DictionaryTransformer):
     True
     """
 
+    _dictionary: FittedDictionary
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
@@ -202,8 +206,32 @@ class KSVD(CallbackSupportMixin, DictionaryTransformer):
         dictionary = FittedDictionary(space, state.M, self.normalize, OMP(self.n_nonzero_coefs))
         return {"_dictionary": dictionary, "components_": space.expand(state.M).astype(dtype, copy=False)}
 
-    def _coder_and_rule(self) -> tuple[Settings, Any]:
-        return OMP(self.n_nonzero_coefs), None
+    @property
+    def dictionary_(self) -> FittedDictionary:
+        """The fitted model as one record, with the coder for the current parameters."""
+        check_is_fitted(self)
+        self._validate_params()  # some may have been set since the fit
+        return replace(self._dictionary, coder=OMP(self.n_nonzero_coefs))
+
+    def transform(self, X: Array) -> Array:
+        """Return the codes of samples over the atoms.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. A Dask array gives a Dask array with the same chunks of rows, and nothing is computed yet.
+
+        Returns
+        -------
+        codes : ndarray, or tensor for a tensor, of shape (n_samples, n_atoms)
+        """
+        if is_dask(X):
+            return map_rows(for_chunks(self, X).transform, X, floats_of(X), self._n_features_out)
+        return self.dictionary_.codes(check_samples(self, X), self.device, self.n_jobs)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._dictionary.atoms)
 
     def inverse_transform(self, X: Array) -> Array:
         """Return samples that are made of codes.

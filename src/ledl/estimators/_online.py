@@ -37,7 +37,15 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
     check_streams(model, is_new)
     known = known_classes(model, classes, is_new)
     X, y = check_labelled(model, X, y, reset=is_new, min_samples=1)
-    labels, c = label_numbers(y, known), len(known)
+    check_classification_targets(y)
+    number, c = {label: i for i, label in enumerate(known.tolist())}, len(known)
+    unknown = sorted(set(y.tolist()) - number.keys())
+    if unknown:
+        raise ValueError(
+            f"y has the labels {unknown[:10]}, which are not among the classes {known.tolist()} of the first "
+            "call. Leave such samples out, or start again with a clone of the model and all labels as classes."
+        )
+    labels = np.array([number[label] for label in y.tolist()])
     scales = model._unit_norm if is_new else model._dictionary.unit_norm
     if not scales:
         squared_norms(X, "X")  # raises if squares overflow or underflow
@@ -152,17 +160,3 @@ def known_classes(model: Any, classes: Array | None, is_new: bool) -> Array:
             "they were in the first call. Leave classes out, or start again with a clone of the model."
         )
     return model.classes_
-
-
-def label_numbers(y: Array, classes: Array) -> Array:
-    """Return labels 0, ..., c - 1 of samples. Raise if a label is not among `classes`."""
-    check_classification_targets(y)
-    number = {label: i for i, label in enumerate(classes.tolist())}
-    found, inverse = np.unique(y, return_inverse=True)
-    unknown = [label for label in found.tolist() if label not in number]
-    if unknown:
-        raise ValueError(
-            f"y has the labels {unknown[:10]}, which are not among the classes {classes.tolist()} of the first "
-            "call. Leave such samples out, or start again with a clone of the model and all labels as classes."
-        )
-    return np.array([number[label] for label in found.tolist()])[inverse]

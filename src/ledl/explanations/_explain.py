@@ -268,9 +268,6 @@ class Explanation:
             f"{len(self.codes)} atoms)"
         )
 
-    def __str__(self) -> str:
-        return self.text()
-
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the explanation in a few lines.
 
@@ -303,6 +300,8 @@ class Explanation:
         for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True):
             lines.append(f"{i if names is None else names[i]!s} ({label!s}, cosine {cosine:.2f})")
         return "\n".join(lines)
+
+    __str__ = text
 
     def to_html(
         self,

@@ -6,12 +6,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,9 +32,7 @@ from ledl.images._reading import (
     pillow,
     read_image,
 )
-
-# Number of batches that are decoded ahead of the network.
-AHEAD = 2
+from ledl.parallel import in_threads
 
 
 class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -323,27 +318,22 @@ class ResNetFeatures(ImageTransformer):
                 raise ImportError("progress=True needs rich: pip install 'ledl[progress]'.") from error
             starts = track(starts, description="features")
         features: Array = None
-        with ThreadPoolExecutor(1) as pool:
-            batches = (
-                pool.submit(self._prepare, sources[i : i + size], i, skipped, preprocessing, cache)
-                for i in starts
-            )
-            waiting = deque(islice(batches, AHEAD))
-            while waiting:
-                prepared = waiting.popleft().result()
-                waiting.extend(islice(batches, 1))
-                rows: dict[int, Any] = {i: row for i, _, row, _ in prepared}
-                new = [(i, key, inputs) for i, key, row, inputs in prepared if row is None]
-                if new:
-                    made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32)
-                    for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
-                        rows[i] = row
-                        if cache is not None:
-                            cache.put(key, row)
-                for i, row in rows.items():
-                    if features is None:
-                        features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
-                    features[i] = row
+        # A thread decodes the next batches while the network works.
+        for prepared in in_threads(
+            lambda i: self._prepare(sources[i : i + size], i, skipped, preprocessing, cache), starts, 1
+        ):
+            rows: dict[int, Any] = {i: row for i, _, row, _ in prepared}
+            new = [(i, key, inputs) for i, key, row, inputs in prepared if row is None]
+            if new:
+                made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32)
+                for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
+                    rows[i] = row
+                    if cache is not None:
+                        cache.put(key, row)
+            for i, row in rows.items():
+                if features is None:
+                    features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
+                features[i] = row
         skipped.warn(len(sources), "have rows of NaN")
         return np.full((len(sources), 0), np.nan, dtype=np.float32) if features is None else features
 
