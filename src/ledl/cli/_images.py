@@ -205,11 +205,12 @@ def fit(
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         n_same = len(record.sha256) - len(set(record.sha256))
         if n_same:
-            say(people, f"{'Note:':12s}{n_same} images are copies of others, so the accuracy is too high.")
+            say(people, f"{'Note:':12s}Copies of other training images: {n_same}. The accuracy is too high.")
         if features == "auto" and isinstance(trained.extractor, PixelFeatures):
             say(
                 people,
-                f"{'Note:':12s}Pixels are for faces and digits. For photos use a network (--features).",
+                f"{'Note:':12s}Features are pixels, which suit faces and digits. Photos need a network: see "
+                "--features, and docs/datasets.md.",
             )
         rest = [str(folder), "--labels", str(labels or "folder")] if per_class else ["IMAGE..."]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
@@ -360,8 +361,9 @@ def datasets(
         if name is not None and out is not None:
             from ledl.cli import _work
 
-            n = _work.write_images(name, out)
-            say(console, f"Wrote {n} images to {out}. Next: ledl fit {out} -o model.ledl --per-class 5")
+            n, side = _work.write_images(name, out)
+            then = f"ledl fit {out} -o model.ledl --per-class 5 --size {side}"
+            say(console, f"Wrote {n} images to {out}. Next: {then}")
             return
         from ledl.datasets import available, data_folder
 

@@ -188,8 +188,8 @@ def show_judged(
         write_atomically(out, text.encode())
 
 
-def write_images(name: str, folder: Path) -> int:
-    """Write a dataset as one folder of images per class. Return the number of images."""
+def write_images(name: str, folder: Path) -> tuple[int, int]:
+    """Write a dataset as one folder of images per class. Return the number of images and their longest side."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{shown(folder)} exists and is not an empty folder. Choose another name.")
     data = load(name)
@@ -204,4 +204,4 @@ def write_images(name: str, folder: Path) -> int:
         (folder / str(label)).mkdir(parents=True)
         for i in np.flatnonzero(data.target == j):
             pillow().Image.fromarray(pictures[i]).save(folder / str(label) / f"{i:05d}.png")
-    return len(pictures)
+    return len(pictures), max(pictures.shape[1:3])
