@@ -37,3 +37,8 @@ def test_a_link_stays_one(tmp_path):
     write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere for a\.txt\. Create it"):
+        write_atomically(tmp_path / "nowhere" / "a.txt", b"text")

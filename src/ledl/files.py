@@ -16,6 +16,8 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
     may also replace the file at `file.name`.
     """
     path = path.resolve()
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} for {path.name}. Create it first.")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -870,7 +870,7 @@ class LEDLClassifierCV(DictionaryClassifier):
             )
         X, y = check_labelled(self, X, y)
         X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
-        _, classes = number_labels(base, y)
+        _, classes = number_labels(self, y)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:

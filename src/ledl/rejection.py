@@ -346,7 +346,8 @@ def our_parts(estimator: Any) -> Parts:
     if not isinstance(parts.classifier, DictionaryClassifier):
         raise TypeError(
             f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
-            "classifiers, such as LEDLClassifier, or a Pipeline that ends in one."
+            "classifiers, such as LEDLClassifier, or a Pipeline that ends in one. Of a search, give its "
+            "best_estimator_."
         )
     return parts
 

@@ -4,6 +4,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -209,3 +210,21 @@ def test_what_cannot_be_explained_is_refused(digits):
         explain(model, X[0, :10])
     with pytest.raises(TypeError, match="no atoms"):
         explain(LogisticRegression().fit(X[:80], y[:80]), X[85])
+
+
+@pytest.mark.parametrize("name", ["ledl", "crc-regularized"])
+def test_the_rows_of_the_text_add_up_to_the_scores(digits, name):
+    X, y = digits
+    found = explain(make(name, random_state=0).fit(X[:80], y[:80]), X[80])
+    lines = found.text().splitlines()
+    first, last = (next(i for i, line in enumerate(lines) if line.startswith(w)) for w in ("start", "others"))
+    columns = np.array([line.split()[-2:] for line in lines[first : last + 1]], dtype=float)
+    np.testing.assert_allclose(columns.sum(axis=0), found.scores[found.ranking[:2]], atol=1e-3)
+
+
+def test_a_frame_of_one_row_keeps_its_names(digits):
+    X, y = digits
+    frame = pd.DataFrame(X[:81]).add_prefix("p")
+    for model in (make("crc"), make_pipeline(StandardScaler(), make("crc"))):
+        found = explain(model.fit(frame[:80], y[:80]), frame[80:])  # a warning would be an error here
+        assert found.predicted == model.predict(frame[80:])[0]

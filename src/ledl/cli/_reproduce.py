@@ -162,13 +162,13 @@ def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str
 def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Callable[[str], None]]]:
     """Yield two functions that show the progress and a text: in a bar, or in a line every 30 seconds."""
     if not console.is_terminal:
-        printed = time.monotonic()
+        printed = time.monotonic() - 2 * LINE_EVERY  # the first line at once
 
         def print_now_and_then(progress: Progress) -> None:
             nonlocal printed
             if time.monotonic() - printed > LINE_EVERY:
                 printed = time.monotonic()
-                say(console, f"{progress.n_done} of {progress.n_cells} cells; {_left(progress)}")
+                say(console, f"{progress.n_done} of {progress.n_cells} cells. {_left(progress)}")
 
         yield print_now_and_then, lambda text: None
         return
@@ -197,7 +197,7 @@ def _left(progress: Progress) -> str:
     if seconds is None:
         return ""
     minutes = round(seconds / 60)
-    return f"about {minutes} min left" if minutes >= 2 else f"about {max(round(seconds), 1)} s left"
+    return f"About {minutes} min left." if minutes >= 2 else f"About {max(round(seconds), 1)} s left."
 
 
 def _show(outcome: Outcome, out: Path) -> None:

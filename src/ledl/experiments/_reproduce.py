@@ -18,7 +18,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from ledl.arrays import place
-from ledl.datasets import available
+from ledl.datasets import available, data_folder
 from ledl.experiments._cells import Cell, Done, Plan, Store, dataset_digest, load_dataset, try_cell
 from ledl.experiments._cluster import Workers, connected
 from ledl.experiments._report import Picture, draw, find_remarks, write_page
@@ -218,7 +218,8 @@ def check(plan: Plan, figures: bool = False) -> None:
         details = "\n".join(f"  {dataset}: {entries[dataset].detail}" for dataset in absent)
         rest = f"\nThese are here: {' '.join(here)}." if here else ""
         raise FileNotFoundError(
-            "These datasets are missing and cannot be downloaded (see docs/datasets.md and LEDL_DATA):\n"
+            f"These datasets are not in the data folder {data_folder()} and cannot be downloaded. Get them "
+            "(see docs/datasets.md), or set LEDL_DATA to the folder that has them:\n"
             f"{details}{rest}"
         )
     for dataset in plan.datasets:

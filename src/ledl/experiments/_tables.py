@@ -6,7 +6,7 @@ Tables are written as Markdown, LaTeX and CSV by pandas, which is imported where
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -290,13 +290,8 @@ def _setting(value: Any) -> str:
 # The paper's claims.
 
 
-class Claim(NamedTuple):
-    """A claim of the paper on a dataset, the measurement, and whether the claim holds."""
-
-    dataset: str
-    said: str
-    measured: str
-    holds: str
+# A claim of the paper on a dataset, the measurement, and whether the claim holds.
+Claim = namedtuple("Claim", "dataset said measured holds")
 
 
 def claims_table(results: Results) -> list[Table]:

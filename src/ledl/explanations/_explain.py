@@ -72,9 +72,10 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         raise ValueError(f"n_neighbors={n_neighbors} must be 1 or more.")
     parts = our_parts(estimator)
     takes_lists = parts.transformers and get_tags(parts.transformers[0]).no_validation  # of images
-    features = one_row(parts.transform([x] if takes_lists else one_row(x)))
+    given = parts.transform([x] if takes_lists else x if hasattr(x, "columns") else one_row(x))
+    features = one_row(given)  # without names, which a frame has
     dictionary: FittedDictionary = parts.classifier.dictionary_
-    code, z, sq_norm = dictionary.code_one(check_samples(parts.classifier, features))
+    code, z, sq_norm = dictionary.code_one(check_samples(parts.classifier, given))
     base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
@@ -131,7 +132,9 @@ def one_row(x: Any) -> Array:
     if x.ndim == 1:
         x = x[None]
     if x.ndim != 2 or len(x) != 1:
-        raise ValueError(f"x has shape {x.shape}, but only one sample is explained at a time. Give one row.")
+        raise ValueError(
+            f"x has shape {x.shape}, but one sample is explained at a time. Give one row; flatten an image."
+        )
     return x
 
 
@@ -290,15 +293,18 @@ class Explanation:
         shown = self.decisive_atoms[:10]
         width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
         heads = [f"{f'to {self.classes[j]!s}':>8s}" for j in best]
-        lines = [answer, f"atom  {'class':{width}s}  amount  {heads[0]}  {heads[1]}"]
-        for k in shown:
-            adds = [f"{self.contributions[k, j]:+{len(head)}.4f}" for j, head in zip(best, heads, strict=True)]
-            label = f"{self.atom_classes[k]!s:{width}s}"
-            lines.append(f"{k:4d}  {label}  {self.codes[k]:+6.3f}  {adds[0]}  {adds[1]}")
+        lines = [f"{answer}; larger is better", f"atom  {'class':{width}s}  amount  {heads[0]}  {heads[1]}"]
+        # The rows add up to the scores: the start, each atom, all other atoms.
+        rows = [("start", "", "", self.base)]
+        rows += [(str(k), self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]) for k in shown]
+        rows.append(("others", "", "", self.scores - sum(row[-1] for row in rows)))
+        for name, label, amount, adds in rows:
+            columns = [f"{adds[j]:+{len(head)}.4f}" for j, head in zip(best, heads, strict=True)]
+            lines.append(f"{name:6s}{label!s:{width}s}  {amount:>6s}  {'  '.join(columns)}")
 
         lines.append("nearest training samples:" if len(self.neighbors) else "training samples are not kept")
         for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True):
-            lines.append(f"{i if names is None else names[i]!s} ({label!s}, cosine {cosine:.2f})")
+            lines.append(f"{f'row {i}' if names is None else names[i]} (class {label!s}, cosine {cosine:.2f})")
         return "\n".join(lines)
 
     __str__ = text
