@@ -68,7 +68,7 @@ __all__ = ["BatchedSearchCV", "LEDLClassifierCV"]
 # How many numbers the codes of a batch have, which one thread of NumPy solves at once
 # (benchmarks/selection.py).
 BATCH = 2**17
-# A batch needs at most so many arrays as large as its codes, in training and coding.
+# A batch needs at most this many arrays of the size of its codes, in training and coding.
 ARRAYS = 20
 
 # The weights of LEDL: their names in the solver, and in the estimator.

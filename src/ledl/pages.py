@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 
@@ -19,6 +18,8 @@ def environment() -> Any:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
         raise ImportError("HTML pages need Jinja2: pip install 'ledl[cli]'.") from error
+    import ledl
+
     found = Environment(
         loader=PackageLoader("ledl", "templates"),
         autoescape=True,
@@ -28,7 +29,7 @@ def environment() -> Any:
         keep_trailing_newline=True,
     )
     found.filters["data_uri"] = data_uri
-    found.globals["version"] = version("ledl")
+    found.globals["version"] = ledl.__version__
     return found
 
 

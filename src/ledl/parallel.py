@@ -48,7 +48,7 @@ def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread.
 
     The setting belongs to the process. Calls that overlap in threads share it: the first one sets the limit,
-    and the last one to end, which need not be the first, restores the threads of before.
+    and the last one to end, which need not be the first, restores the previous number of threads.
     """
     with _blas_lock:
         if _blas_limits:

@@ -254,7 +254,7 @@ def test_no_data_on_a_worker(cluster, client, tmp_path, monkeypatch):
 def test_other_data_on_a_worker(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("ledl.experiments._cells.dataset_digest", lambda name: "0" * 64)
     message = (
-        r"worker tcp://\S+ cannot be used: it would run \w+ on digits with another data \('\w+' there, '0+' h"
+        r"worker tcp://\S+ cannot be used: it would run \w+ on digits with a difference in data \('\w+' there, '0+' h"
     )
     with pytest.raises(WrongWorkerError, match=message), connected(cluster.scheduler_address, PLAN.cells()):
         pass
@@ -278,7 +278,7 @@ def _set_version(version):
 def test_another_version_on_a_worker(cluster, client, tmp_path):
     client.run(_set_version, "9.9")
     try:
-        with pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ .* another ledl \('9.9' there.*Install"):
+        with pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ .* a difference in ledl \('9.9' there.*Install"):
             reproduce(PLAN, tmp_path / "out", dask=cluster.scheduler_address, figures=False)
     finally:
         client.run(_set_version, ledl.__version__)
@@ -290,7 +290,7 @@ def test_other_code_of_the_same_version_on_the_workers(cluster, tmp_path, monkey
         METHODS["ridge"], steps=[("sklearn.linear_model:RidgeClassifier", {"fit_intercept": False})]
     )
     monkeypatch.setitem(METHODS, "ridge", changed)
-    with pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ .* run ridge on .* with another parameters"):
+    with pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ .* ridge on .* a difference in parameters"):
         reproduce(PLAN, tmp_path / "out", dask=cluster.scheduler_address, figures=False)
     assert not (tmp_path / "out").exists()
 

@@ -89,7 +89,7 @@ def test_remarks_report_warnings_versions_and_shared_samples():
     cells[first] = {**calm, "n_shared": 3, "settings": settings}
     assert find_remarks(Results(plan, cells)) == [
         "SRC on digits: codes have a gap of at most 0.01. "
-        "50.0 % of 200 labels a split are the same with a gap of 1e-06.",
+        "50.0 % of 200 labels per split are the same with a gap of 1e-06.",
         "SRC on digits: A, B in 1 of 2 splits.",
         "Cells come from 2 different commits or sets of packages. Each records its own.",
         "digits, split 0: 3 test samples are identical to a training sample.",

@@ -31,6 +31,8 @@ def test_a_run_writes_everything(undisturbed):
     assert {row.method for row in outcome.rows} == set(PLAN.methods)
     for name in ("table.md", "table.tex", "table.csv", "report.html"):
         assert (folder / name).stat().st_size > 0
+    for name in ("table.md", "table.tex", "report.html"):
+        assert "p-values are a guide" in (folder / name).read_text()
     assert len(list((folder / "runs").glob("*.json"))) == 1
     assert len(cell_files(folder)) == N_CELLS
 

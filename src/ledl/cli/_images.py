@@ -137,7 +137,9 @@ def fit(
     ] = Select.defaults,
     labels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.csv", help="Table of file names and labels, for a folder without folders."),
+        typer.Option(
+            metavar="FILE.csv", help="Table of file names and labels, for a folder without subfolders."
+        ),
     ] = None,
     size: Annotated[
         int | None,
@@ -283,7 +285,7 @@ def predict(
         for reason in unreadable:
             say(console, f"Unreadable: {reason}", style="red")
         if unreadable:
-            say(console, f"{len(unreadable)} of {len(files)} images could not be read.")
+            say(console, f"Could not be read: {len(unreadable)} of {len(files)} images.")
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
             _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)

@@ -6,6 +6,7 @@ Imported only when a command runs, because it needs heavy modules.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import sys
@@ -140,7 +141,7 @@ def show_judged(
             say(
                 console,
                 f"{n_refused} of {n} images of known classes ({100 * n_refused / n:.1f} %) were rejected, "
-                f"which counts as wrong.\nOf the others {among} are right.",
+                f"which counts as wrong.\n{among} of the other answers are right.",
             )
     others = sorted({truth for truth, _ in counts} - set(classes))
     if others:
@@ -181,11 +182,10 @@ def show_judged(
     for n, truth, said in sorted(wrong)[:5]:
         say(console, f"{-n:4d}  {truth} predicted as {said}")
     if out is not None:
-        import pandas as pd
-
-        matrix = [[counts[truth, said] for said in columns] for truth in rows]
-        text = pd.DataFrame(matrix, rows, columns).to_csv(index_label="truth")
-        write_atomically(out, text.encode())
+        text = io.StringIO()
+        matrix = ([truth, *(counts[truth, said] for said in columns)] for truth in rows)
+        csv.writer(text, lineterminator="\n").writerows([["truth", *columns], *matrix])
+        write_atomically(out, text.getvalue().encode())
 
 
 def write_images(name: str, folder: Path) -> tuple[int, int]:
@@ -195,7 +195,7 @@ def write_images(name: str, folder: Path) -> tuple[int, int]:
     data = load(name)
     if "images" not in data:
         raise ValueError(
-            f"The dataset {name!r} has features, no images. Datasets with images are digits, usps, yaleb and "
+            f"The dataset {name!r} has features, not images. Datasets with images are digits, usps, yaleb and "
             "pie."
         )
     low, high = data.images.min(), data.images.max()

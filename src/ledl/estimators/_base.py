@@ -466,7 +466,7 @@ def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
 def notify_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> Iterator[Watcher | None]:
     """Notify scikit-learn's callbacks of the fit, and yield a function that notifies them of an iteration.
 
-    That function takes a function that makes the fitted attributes of the moment. It returns True if a callback
+    That function takes a function that makes the current fitted attributes. It returns True if a callback
     asks to stop. None is yielded where there are no callbacks.
     """
     if not hasattr(estimator, "_skl_callbacks"):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import distributions
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -423,7 +423,8 @@ def environment() -> dict[str, Any]:
     The commit ends in "+" if there are uncommitted changes, and is "" if the source is not a git repository.
     """
     versions = {"python": platform.python_version(), "ledl": ledl.__version__}
-    versions |= {package: version(package) for package in PACKAGES}
+    installed = {found.name: found.version for found in distributions()}
+    versions |= {package: installed.get(package, "not installed") for package in PACKAGES}
     tree = str(Path(__file__).parents[1])
     try:
         head, changes = (

@@ -174,7 +174,7 @@ def find_trouble(asked: Sequence[Asked], device: str | None) -> str:
         for name, value in identity.items():
             if mine.get(name) != value:
                 both = f"{str(mine.get(name))[:40]!r} there, {str(value)[:40]!r} here"
-                return f"it would run {what} with another {name} ({both}). {SAME}"
+                return f"it would run {what} with a difference in {name} ({both}). {SAME}"
     try:
         place(np.empty(0), device)
     except (ValueError, ImportError, RuntimeError) as error:

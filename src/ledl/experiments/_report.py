@@ -24,7 +24,7 @@ from ledl.experiments._cells import (
     load_dataset,
     split,
 )
-from ledl.experiments._tables import BEST, ITERATIONS, TO_THE_END, WITHIN_NOISE, Results, Table
+from ledl.experiments._tables import BEST, CAVEATS, ITERATIONS, TO_THE_END, WITHIN_NOISE, Results, Table
 from ledl.files import write_atomically
 from ledl.methods import DATASET_TITLES, METHODS
 from ledl.model_selection import HELD_OUT_SAMPLES, N_FOLDS
@@ -185,7 +185,7 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
         figure, axes = _grid(len(by_dataset), 3.6)
         for ax, (dataset, curves) in zip(axes, by_dataset.items(), strict=True):
             numbers = [group[0].n_per_class for group in next(iter(cells[dataset].values()))]
-            AccuracyDisplay(numbers, curves, xlabel="training samples a class", base=0).plot(ax)
+            AccuracyDisplay(numbers, curves, xlabel="training samples per class", base=0).plot(ax)
             ax.set_title(DATASET_TITLES[dataset])
         ranges = "; ".join(f"{DATASET_TITLES[d]}: {_ranges(curves)}" for d, curves in by_dataset.items())
         yield _save(
@@ -193,7 +193,7 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
             folder / "samples.png",
             "Accuracy over the number of training samples",
             f"Every method with its defaults, {splits}.",
-            f"Accuracy over the number of training samples a class. {ranges}.",
+            f"Accuracy over the number of training samples per class. {ranges}.",
         )
 
 
@@ -236,7 +236,7 @@ def find_remarks(results: Results) -> list[str]:
         if agreement:
             found.append(
                 f"{where}: codes have a gap of at most {runs[0]['settings']['transform_tol']:g}. "
-                f"{100 * sum(agreement) / len(agreement):.1f} % of {COMPARED_SAMPLES} labels a split are the "
+                f"{100 * sum(agreement) / len(agreement):.1f} % of {COMPARED_SAMPLES} labels per split are the "
                 f"same with a gap of {METHODS[method].make().transform_tol:g}."
             )
         names = sorted({name for run in runs for name in run["warnings"]})
@@ -283,6 +283,7 @@ def write_page(
         titles=", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets),
         best="; ".join(best),
         tables=tables,
+        caveats=CAVEATS,
         pictures=pictures,
         remarks=remarks,
         failures=failures,

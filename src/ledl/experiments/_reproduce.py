@@ -23,6 +23,7 @@ from ledl.experiments._cells import Cell, Done, Plan, Store, dataset_digest, loa
 from ledl.experiments._cluster import Workers, connected
 from ledl.experiments._report import Picture, draw, find_remarks, write_page
 from ledl.experiments._tables import (
+    CAVEATS,
     Results,
     Row,
     Table,
@@ -34,7 +35,6 @@ from ledl.experiments._tables import (
 )
 from ledl.files import write_atomically
 from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
-from ledl.pages import environment
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,6 @@ def reproduce(
         else:
             workers = stack.enter_context(connected(dask, plan.cells(), device))
             n_jobs = workers.n
-        environment()  # raises if the report cannot be written
         store.prepare()
         options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
         again = command(plan, out, n_jobs, figures, device, dask)
@@ -163,9 +162,10 @@ def reproduce(
     rows = summarise(results)
     tell("making tables")
     tables = make_tables(results, rows)
-    in_latex = "\n".join(to_latex(table) for table in tables if not table.prose)
-    write_atomically(folder / "table.md", "\n".join(map(to_markdown, tables)).encode())
-    write_atomically(folder / "table.tex", in_latex.encode())
+    in_latex = [f"% These tables need the package booktabs. {CAVEATS}\n"]
+    in_latex += [to_latex(table) for table in tables if not table.prose]
+    write_atomically(folder / "table.md", "\n".join([*map(to_markdown, tables), f"{CAVEATS}\n"]).encode())
+    write_atomically(folder / "table.tex", "\n".join(in_latex).encode())
     write_atomically(folder / "table.csv", to_csv(rows).encode())
     pictures = []
     if figures:
@@ -227,7 +227,7 @@ def check(plan: Plan, figures: bool = False) -> None:
         if plan.n_per_class >= fewest:
             raise ValueError(
                 f"n_per_class={plan.n_per_class} leaves no test samples: the smallest class of {dataset} has "
-                f"{fewest} samples. Use fewer."
+                f"{fewest} samples. Use a smaller number."
             )
 
 

@@ -31,6 +31,11 @@ BEST, WITHIN_NOISE = "best", "within noise"
 MARKED = "{}: best; {}: not significantly different from it (paired t-test, p > 0.05)."
 # Methods that are compared with each of the others, and the names of these tables.
 OURS = {"ledl": "differences", "ledl-cv": "differences-cv"}
+# What a reader of the tables must know. Captions have no room for it.
+CAVEATS = (
+    "Splits share test samples, so p-values are a guide, not a proof. Differences are positive where LEDL is "
+    "ahead. Times are for all test samples, and jobs that run at the same time share the machine."
+)
 PAPER_N_PER_CLASS = 5
 RIVALS = ("src", "crc", "csdl", "lcksvd")  # the paper's
 ITERATIONS = 100  # of convergence curves, as in the paper
@@ -271,7 +276,7 @@ def _accuracy_note(plan: Plan, rows: Sequence[Row]) -> str:
     paper = "; paper's figure in parentheses" if any(row.paper for row in rows) else ""
     note = f"{how}; {plan.n_per_class} samples per class; {spread}{paper}."
     if len(plan.datasets) > 1:
-        note += " Mean and mean rank: methods with all datasets."
+        note += " Means: methods with all datasets."
     unranked = dict.fromkeys(METHODS[row.method].title for row in rows if row.rank is None)
     if unranked:
         note += f" Not ranked: {'; '.join(unranked)}."
@@ -456,7 +461,7 @@ def to_latex(table: Table) -> str:
     """Return a table in LaTeX (package booktabs), with its title and note as caption."""
     caption = f"{table.title}. {table.full_note('Bold', 'underlined')}".translate(LATEX[0])
     options = {"label": f"tab:{table.name}", "column_format": "l" + "c" * (len(table.header) - 1)}
-    return str(_frame(table, *LATEX).to_latex(index=False, caption=caption, **options))
+    return str(_frame(table, *LATEX).to_latex(index=False, escape=False, caption=caption, **options))
 
 
 def to_csv(rows: Sequence[Row]) -> str:

@@ -2,7 +2,7 @@
 
 Tensors are named by number. "3" is array 3 of the model. "3.T" is array 3, stored transposed because it lies in
 memory in Fortran order. "3.text" has the characters of an array of strings along its last axis. The metadata
-has one entry, "ledl": a checksum, a space, and JSON. The checksum finds damage, but it is no signature. So
+has one entry, "ledl": a checksum, a space, and JSON. The checksum finds damage, but it is not a signature. So
 everything that a file claims is checked before it is used.
 """
 
@@ -41,7 +41,7 @@ OTHERS = {
     "program that wrote it and store the model with ledl.save",
     b"PK": "is a zip archive, such as .npz and skops files. Give a file that ledl.save wrote",
     b"\x89HDF": "is an HDF5 file. Give a file that ledl.save wrote",
-    b"": "is no model file. Give a file that ledl.save wrote",
+    b"": "is not a model file. Give a file that ledl.save wrote",
 }
 
 
@@ -59,7 +59,7 @@ class ModelFileError(ValueError):
     ...         ledl.load(file)
     ...     except ledl.ModelFileError as error:
     ...         print(str(error).removeprefix(str(file)))
-     is no model file. Give a file that ledl.save wrote.
+     is not a model file. Give a file that ledl.save wrote.
     """
 
 
@@ -106,9 +106,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
     Messages of errors begin with a verb. The file is its subject.
     """
     found = path.stat()
-    kind = "a folder" if path.is_dir() else "a device or a pipe, not a file"
     # A pipe would block forever.
-    require(stat.S_ISREG(found.st_mode), f"is {kind}. Give a file that ledl.save wrote")
+    require(stat.S_ISREG(found.st_mode), "is a folder, a device or a pipe. Give a file that ledl.save wrote")
     with path.open("rb") as file:
         start = file.read(9)
     length = int.from_bytes(start[:8], "little")
@@ -150,7 +149,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
     checksum, _, text = metadata[ENTRY].partition(" ")
     require(
         len(metadata) == 1 and checksum == _checksum(text, tensors),
-        "was altered or damaged: its checksum does not match its content. Copy or save it again",
+        "was altered or damaged: its checksum or its metadata do not match its content. Copy or save it again",
     )
     header = _parse(text)
     version = header.get("format")
@@ -187,7 +186,9 @@ def _to_array(name: str, tensor: Array) -> Array:
 def reason_against(dtype: str, shape: Sequence[int]) -> str:
     """Return why files hold no array with this type, as NumPy names it, and this shape. Else return ""."""
     if dtype not in NUMBERS.values():
-        return f"holds {dtype}, but files hold only numbers, truth values and strings. Convert it with astype"
+        return (
+            f"holds {dtype}, but files hold only real numbers, truth values and strings. Convert it with astype"
+        )
     if len(shape) > MAX_AXES:
         return f"has {len(shape)} axes, but {MAX_AXES} is the limit"
     is_large = 0 in shape and math.prod(max(side, 1) for side in shape) > MAX_EMPTY
