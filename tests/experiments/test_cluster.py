@@ -253,9 +253,7 @@ def test_no_data_on_a_worker(cluster, client, tmp_path, monkeypatch):
 
 def test_other_data_on_a_worker(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("ledl.experiments._cells.dataset_digest", lambda name: "0" * 64)
-    message = (
-        r"worker tcp://\S+ cannot be used: it would run \w+ on digits with a difference in data \('\w+' there, '0+' h"
-    )
+    message = r"worker tcp://\S+ .* difference in data \('\w+' there, '0+' h"
     with pytest.raises(WrongWorkerError, match=message), connected(cluster.scheduler_address, PLAN.cells()):
         pass
     with (
@@ -278,7 +276,9 @@ def _set_version(version):
 def test_another_version_on_a_worker(cluster, client, tmp_path):
     client.run(_set_version, "9.9")
     try:
-        with pytest.raises(WrongWorkerError, match=r"worker tcp://\S+ .* a difference in ledl \('9.9' there.*Install"):
+        with pytest.raises(
+            WrongWorkerError, match=r"worker tcp:.* a difference in ledl \('9.9' there.*Install"
+        ):
             reproduce(PLAN, tmp_path / "out", dask=cluster.scheduler_address, figures=False)
     finally:
         client.run(_set_version, ledl.__version__)
