@@ -44,6 +44,7 @@ def test_a_table_for_people(tmp_path):
     done = run("reproduce", *QUICK, "--methods", "crc, 1-nn,", "--out", out)
     assert done.exit_code == 0, done.stderr
     assert "nearest neighbour" in done.stdout
+    assert "CRC" in done.stdout
     assert str(out / "report.html") in done.stdout
 
 

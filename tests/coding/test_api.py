@@ -182,7 +182,7 @@ def test_samples_that_miss_the_gap_are_counted_in_one_warning(problem):
     ("options", "message"),
     [
         ({}, "Give either alpha.*got alpha=None and n_nonzero_coefs=None"),
-        ({"alpha": 0.1, "n_nonzero_coefs": 2}, "Give either alpha"),
+        ({"alpha": 0.1, "n_nonzero_coefs": 2}, "Give either alpha.*got alpha=0.1 and n_nonzero_coefs=2"),
         ({"alpha": 0.0}, "alpha=0.0 must be greater than 0 and finite"),
         ({"alpha": np.nan}, "alpha=nan must be greater than 0 and finite"),
         ({"alpha": np.inf}, "alpha=inf must be greater than 0 and finite"),

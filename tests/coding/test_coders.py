@@ -193,3 +193,12 @@ def test_ridge_codes_solve_their_equations(shape, rng):
     D, X = rng.standard_normal(shape), rng.standard_normal((7, shape[1]))
     S, *_ = RidgeCoder(D, 0.3)(X, (X**2).sum(axis=1))
     assert_allclose(S @ (D @ D.T + 0.3 * np.eye(len(D))), X @ D.T, atol=1e-12)
+
+
+@pytest.mark.torch
+def test_ridge_codes_of_tensors_that_are_not_defined_are_an_error(rng):
+    import torch
+
+    atoms = torch.as_tensor(np.repeat(rng.standard_normal((1, 5)), 9, axis=0))
+    with pytest.raises(ValueError, match="alpha=1e-300 is so small"):
+        RidgeCoder(atoms, 1e-300)

@@ -541,3 +541,9 @@ def test_a_failed_fit_leaves_the_model_as_it_was(digits, fitted):
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.where(X > 0, X, np.nan), y)
     assert_array_equal(model.predict(X_test), before)
+
+
+def test_the_device_reaches_the_candidates(digits):
+    X, y, *_ = digits
+    with pytest.raises((ImportError, ValueError), match="device='nowhere'"):
+        LEDLClassifierCV(device="nowhere").fit(X, y)

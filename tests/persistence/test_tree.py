@@ -290,6 +290,12 @@ def test_tampered_trees_are_refused_with_a_reason(keys, value, message, path, co
         load(path)
 
 
+def test_advice_names_the_versions_that_wrote_the_file(path, content):
+    path.write_bytes(tampered(content, "dictionary", "space", value=[1]))
+    with pytest.raises(ModelFileError, match=rf"Use the versions that wrote it, ledl {ledl.__version__}.*numpy"):
+        load(path)
+
+
 def test_deep_trees_are_refused(path, content):
     deep = {"list": []}
     for _ in range(200):
