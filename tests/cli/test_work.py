@@ -86,7 +86,8 @@ def test_a_dataset_becomes_a_folder_of_images(tmp_path):
 
 def test_one_labelled_image_has_an_accuracy(folder, model):
     trained = set(json.loads(run("info", model, "--json").stdout)["files"])
-    others = [file for file in sorted((folder / "known").rglob("*.png")) if "/".join(file.parts[-2:]) not in trained]
-    done = run("predict", model, others[0], "--labels", "folder")
+    files = sorted((folder / "known").rglob("*.png"))
+    other = next(file for file in files if "/".join(file.parts[-2:]) not in trained)
+    done = run("predict", model, other, "--labels", "folder")
     assert "Accuracy:" in done.stdout
     assert "of 1)" in done.stdout

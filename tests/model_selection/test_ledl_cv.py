@@ -256,8 +256,7 @@ class Scored:
 
     def __init__(self, scores):
         self.scores = np.asarray(scores, dtype=float)
-        self.classes_ = np.arange(self.scores.shape[1])
-        self.dictionary = SimpleNamespace(rule=ResidualRule())
+        self.dictionary = SimpleNamespace(rule=ResidualRule(), classes=np.arange(self.scores.shape[1]))
 
 
 def judged(scores, labels):

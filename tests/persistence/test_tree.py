@@ -32,6 +32,7 @@ from ledl import (
     LEDLClassifier,
     ModelFileError,
     SRCClassifier,
+    __version__,
     load,
     save,
 )
@@ -292,7 +293,7 @@ def test_tampered_trees_are_refused_with_a_reason(keys, value, message, path, co
 
 def test_advice_names_the_versions_that_wrote_the_file(path, content):
     path.write_bytes(tampered(content, "dictionary", "space", value=[1]))
-    with pytest.raises(ModelFileError, match=rf"Use the versions that wrote it, ledl {ledl.__version__}.*numpy"):
+    with pytest.raises(ModelFileError, match=rf"Use the versions that wrote it, ledl {__version__}.*numpy"):
         load(path)
 
 
