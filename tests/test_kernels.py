@@ -1,5 +1,7 @@
 """Kernels in SRC, CRC, CSDL and LEDL, against the same methods on explicit features."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,7 +11,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
 from helpers.problems import unit
-from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier
+from ledl import CRCClassifier, CSDLClassifier, LEDLClassifier, SRCClassifier, save
 from ledl.coding import _coders
 from ledl.datasets import few_shot_splits
 from ledl.subspace import find_kernel_space
@@ -69,14 +71,48 @@ def test_polynomial_kernel_is_its_feature_map(method, digits):
 def test_hellinger_kernel_is_linear_in_square_roots(method, digits):
     X, y, new = digits
     kernel = clone(method).set_params(kernel="hellinger").fit(X, y)
-    assert_same_models(kernel, method.fit(np.sqrt(X), y), unit(np.sqrt(X)), new, np.sqrt(new))
+    explicit = method.fit(np.sqrt(X), y)
+    assert_allclose(kernel.components_, explicit.components_, atol=1e-12)
+    assert_allclose(kernel.decision_function(new), explicit.decision_function(np.sqrt(new)), atol=1e-12)
 
 
 def test_hellinger_kernel_keeps_signs(method, digits):
     X, y, new = (Z - 5 if Z.ndim == 2 else Z for Z in digits)
     roots, new_roots = (np.where(Z < 0, -1, 1) * np.sqrt(np.abs(Z)) for Z in (X, new))
-    kernel = clone(method).set_params(kernel="hellinger").fit(X, y)
-    assert_same_models(kernel, method.fit(roots, y), unit(roots), new, new_roots)
+    kernel = clone(method).set_params(kernel="hellinger", normalize=False).fit(X, y)
+    explicit = method.set_params(normalize=False).fit(roots, y)
+    assert_allclose(kernel.components_, explicit.components_, atol=1e-12)
+    assert_allclose(kernel.decision_function(new), explicit.decision_function(new_roots), atol=1e-8)
+
+
+def test_hellinger_kernel_agrees_with_the_matrix_of_all_pairs(method, digits):
+    """The plain definition, the sum of sqrt(x_i y_i), by a callable, which needs the kernel's matrix."""
+    X, y, new = digits
+    explicit = clone(method).set_params(kernel="hellinger").fit(X, y)
+    pairs = method.set_params(kernel=bhattacharyya).fit(X, y)
+    assert_same_models(pairs, explicit, unit(np.sqrt(X)), new, new)
+
+
+def bhattacharyya(x, y):
+    return float(np.sqrt(x * y).sum())
+
+
+def test_hellinger_kernel_costs_what_square_roots_cost(method, rng, tmp_path):
+    """There is no matrix of all pairs, in memory or in a file."""
+    X, y = rng.random((1500, 8)), np.arange(1500) % 3
+    if "n_components" in method.get_params():
+        method.set_params(n_components=12, max_iter=2)
+    sizes, peaks = [], []
+    for kernel, prepare in (("hellinger", np.asarray), ("linear", np.sqrt)):
+        model = clone(method).set_params(kernel=kernel)
+        tracemalloc.start()
+        model.fit(prepare(X), y)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        save(model, tmp_path / "model.ledl")
+        sizes.append((tmp_path / "model.ledl").stat().st_size)
+    assert sizes[0] < 1.3 * sizes[1]
+    assert peaks[0] < 1.3 * peaks[1]
 
 
 def test_rbf_kernel_is_its_matrix(method, digits):

@@ -18,7 +18,7 @@ import numpy as np
 from ledl.arrays import Array, as_array, float32_products, is_torch, namespace, product, to_host
 from ledl.coding import Lasso, Samples, Settings, code_in_chunks
 from ledl.parallel import n_threads, one_blas_thread
-from ledl.subspace import KernelSpace, Subspace
+from ledl.subspace import FeatureMap, KernelSpace, Subspace
 
 
 class Rule(Protocol):
@@ -159,7 +159,7 @@ class FittedDictionary:
 
     space: Subspace
     atoms: Array  # (K, r)
-    unit_norm: bool  # True if samples are scaled to norm 1
+    features: FeatureMap  # what samples are mapped to first
     coder: Settings
     rule: Any = None  # a Rule, where there are classes
     classes: Array | None = None  # (c,)
@@ -248,7 +248,7 @@ class FittedDictionary:
         `finish` takes codes, coordinates and squared norms. Results are tensors for tensors, otherwise NumPy
         arrays. Warn if all codes are zero.
         """
-        samples, threads = Samples(X, device, self.unit_norm), n_threads(n_jobs)
+        samples, threads = Samples(X, device, self.features), n_threads(n_jobs)
 
         def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
             result = codes if finish is None else finish(codes, Z, sq_norms)

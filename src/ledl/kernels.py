@@ -16,8 +16,12 @@ from ledl.subspace import Subspace, find_kernel_space
 
 Kernel: TypeAlias = str | Callable[..., float]
 
+# Kernels that are inner products of features, sign(x) |x|^power (`ledl.subspace.FeatureMap`). They need no
+# matrix of all pairs of samples.
+POWERS = {"linear": 1.0, "hellinger": 0.5}
+
 KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
-    "kernel": [StrOptions({"linear", "rbf", "poly", "hellinger", "precomputed"}), callable],
+    "kernel": [StrOptions({*POWERS, "rbf", "poly", "precomputed"}), callable],
     "gamma": [StrOptions({"scale"}), Interval(Real, 0, None, closed="neither"), None],
     "degree": [Interval(Real, 0, None, closed="neither")],
     "coef0": [Interval(Real, None, None, closed="neither")],
@@ -36,10 +40,7 @@ class PairwiseKernel(NamedTuple):
 
     def similarities(self, Y: Array) -> Array:
         Y = Y.astype(np.float64, copy=False)
-        if self.kernel == "hellinger":
-            K = signed_roots(Y) @ signed_roots(self.training).T
-        else:
-            K = pairwise_kernels(Y, self.training, metric=self.kernel, **self.parameters)
+        K = pairwise_kernels(Y, self.training, metric=self.kernel, **self.parameters)
         if not np.isfinite(K).all():
             raise ValueError(
                 f"kernel={self.kernel!r} gives values that are not finite. Scale the samples, or use another "
@@ -60,8 +61,6 @@ class PairwiseKernel(NamedTuple):
         """Return k(y, y) of each sample, without the matrix of all pairs. `first` numbers the first sample."""
         if self.kernel == "rbf":
             return np.ones(len(Y))
-        if self.kernel == "hellinger":
-            return np.abs(Y).sum(axis=1)
         if self.kernel == "poly":
             gamma, degree, coef0 = (self.parameters[name] for name in ("gamma", "degree", "coef0"))
             gamma = 1 / Y.shape[1] if gamma is None else gamma
@@ -117,7 +116,6 @@ def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
         known: dict[Any, dict[str, Any]] = {
             "rbf": {"gamma": gamma},
             "poly": {"gamma": gamma, "degree": model.degree, "coef0": model.coef0},
-            "hellinger": {},
         }
         parameters = (kernel_params or {}) if callable(kernel) else known[kernel]
         found = PairwiseKernel(kernel, parameters, normalize, samples.astype(np.float64))
@@ -146,8 +144,3 @@ def check_precomputed(gram: Array, normalize: bool) -> None:
             UserWarning,
             stacklevel=5,
         )
-
-
-def signed_roots(X: Array) -> Array:
-    """Return square roots of absolute values, with the signs of the values."""
-    return np.copysign(np.sqrt(np.abs(X)), X)

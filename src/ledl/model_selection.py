@@ -522,7 +522,7 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
                 continue
             model, one = row[i].unfitted, row[i].dictionary
             if id(one.space) not in views:
-                samples = Samples(check_samples(model, fold.X_test), model.device, one.unit_norm)
+                samples = Samples(check_samples(model, fold.X_test), model.device, one.features)
                 Y = samples[:]
                 views[id(one.space)] = View(samples, one.space.reduce(Y), one.space.squared_norms(Y))
             is_lasso = isinstance(one.rule.coder or one.coder, Lasso)

@@ -190,7 +190,7 @@ class AtomsDisplay:
     def from_estimator(
         cls, estimator: Any, image_shape: tuple[int, int], *, ax: Any = None, **options: int
     ) -> AtomsDisplay:
-        """Draw the atoms of a fitted classifier that has ``components_``. With a kernel it has none.
+        """Draw the atoms of a fitted classifier that has ``components_``. With most kernels it has none.
 
         Parameters
         ----------

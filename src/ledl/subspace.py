@@ -1,10 +1,10 @@
-"""The coordinates that training and prediction run in.
+"""The features and coordinates that training and prediction run in.
 
-X = R O with orthonormal rows in O. Every atom of our algorithms is a combination of samples, so
-B = B_r O, and training on R with B_r gives the same numbers as training on X with B, for any number
-of features. With a kernel, R R' = k(X, X) plays the same role. `reduce` converts samples to these
-coordinates, `expand` converts atoms back. `reduce` loses the part of a sample outside the span, so
-squared norms are computed from the samples themselves.
+Samples are first mapped to features (`FeatureMap`). For features X, X = R O with orthonormal rows in O. Every
+atom of our algorithms is a combination of samples, so B = B_r O, and training on R with B_r gives the same
+numbers as training on X with B, for any number of features. With a kernel, R R' = k(X, X) plays the same role.
+`reduce` converts samples to these coordinates, `expand` converts atoms back. `reduce` loses the part of a
+sample outside the span, so squared norms are computed from the samples themselves.
 """
 
 from __future__ import annotations
@@ -33,6 +33,39 @@ SINGLE_THREAD_SAMPLES = 1024
 
 # Negative eigenvalues of a kernel matrix up to this share of the largest one are rounding, at worst of float32.
 ROUNDING = 1e-5
+
+
+class FeatureMap(NamedTuple):
+    """The features that atoms are made of: sign(x) |x|^power of each number x, then norm 1 if `unit_norm`."""
+
+    power: float = 1.0
+    unit_norm: bool = False
+
+    def __call__(self, X: Array) -> Array:
+        """Return the features of samples. Without anything to do, that is X itself."""
+        X = self.powers(X)
+        return scaled(X) if self.unit_norm else X
+
+    def powers(self, X: Array) -> Array:
+        """Return sign(x) |x|^power. A power of 1 returns X itself."""
+        if self.power == 1:
+            return X
+        xp = namespace(X)
+        sizes = xp.abs(X)
+        sizes **= self.power  # in place: there may be little memory left
+        return xp.copysign(sizes, X)
+
+    def by_norms(self, X: Array, norms: Array, out: Array | None = None) -> Array:
+        """Return the features of NumPy samples whose powers have these norms, in `out` or other memory."""
+        X = self.powers(X)
+        if not self.unit_norm:
+            return X
+        if norms.min(initial=1) < np.finfo(X.dtype).tiny:  # zero, or too small to divide by
+            return scaled(X)
+        return np.multiply(X, (1 / norms).astype(X.dtype)[:, None], out=out)
+
+
+AS_THEY_ARE = FeatureMap()
 
 
 class Subspace(Protocol):
@@ -180,10 +213,3 @@ def scaled(X: Array) -> Array:
     norms = xp.astype(xp.sqrt(row_squares(Y)), Y.dtype)[:, None]
     Y /= xp.where(norms > 0, norms, xp.ones_like(norms))
     return Y
-
-
-def scaled_by(X: Array, norms: Array, out: Array | None = None) -> Array:
-    """Return NumPy samples of known norms, scaled to norm 1, in `out` or new memory; a zero one stays zero."""
-    if norms.min(initial=1) < np.finfo(X.dtype).tiny:  # zero, or too small to divide by
-        return scaled(X)
-    return np.multiply(X, (1 / norms).astype(X.dtype)[:, None], out=out)

@@ -201,6 +201,16 @@ def test_without_scaling(digits):
         model.partial_fit([unit[0], 1e200 * unit[1]], y[:2])
 
 
+def test_streams_of_the_hellinger_kernel_are_streams_of_square_roots(digits):
+    X, y = digits
+    for normalize in (True, False):
+        given = {"normalize": normalize, "alpha": 0.05}
+        model = stream(small(kernel="hellinger", **given), X[:300], y[:300], 50)
+        expected = stream(small(**given), np.sqrt(X[:300]), y[:300], 50)
+        assert_same(model, expected)
+        assert_array_equal(model.predict(X), expected.predict(np.sqrt(X)))
+
+
 def test_scaling_that_is_set_later_waits_for_the_next_fit(digits):
     X, y = digits
     model = stream(small(), X[:300], y[:300], 50).set_params(normalize=False)
@@ -208,7 +218,7 @@ def test_scaling_that_is_set_later_waits_for_the_next_fit(digits):
     expected = stream(small(), X[:350], y[:350], 50)
     assert_same(model, expected)
     assert_array_equal(model.decision_function(X), expected.decision_function(X))
-    assert not model.fit(X[:100], y[:100]).dictionary_.unit_norm
+    assert not model.fit(X[:100], y[:100]).dictionary_.features.unit_norm
 
 
 def test_weights_may_change_between_calls(digits):

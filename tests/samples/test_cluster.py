@@ -19,6 +19,7 @@ from helpers.stored import OPTIONS, assert_same, in_file
 from ledl import LEDLClassifier
 from ledl.samples import BlockError, ClusterBlocks, share_out
 from ledl.samples._cluster import Outcome, add_outcomes, chunks_of
+from ledl.subspace import AS_THEY_ARE
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
@@ -90,6 +91,15 @@ def test_types_lengths_and_codes(client, digits):
     single = LEDLClassifier(**OPTIONS).fit(whole.astype(np.float32), y)
     assert single.components_.dtype == np.float32
     np.testing.assert_allclose(single.components_, expected.components_, atol=1e-3)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_square_roots_are_taken_on_the_workers(client, digits, normalize):
+    X, y = digits
+    expected = LEDLClassifier(**OPTIONS, normalize=normalize).fit(np.sqrt(X), y)
+    model = LEDLClassifier(**OPTIONS, normalize=normalize, kernel="hellinger")
+    assert_same(model.fit(da.from_array(X, chunks=(60, -1)), y), expected, 1e-8)
+    assert model.dictionary_.samples is None  # they were not collected
 
 
 def test_fewer_samples_than_features_and_kernels_are_collected(client, digits):
@@ -279,7 +289,7 @@ def test_a_worker_with_old_codes_or_none_repeats_the_steps(client, digits):
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
     spans = [(i, i + 50) for i in range(0, 200, 50)]
-    blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), None, 64, 20)
+    blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), np.ones(200), AS_THEY_ARE, 64, 20)
     for add in (1.0, 2.0):
         blocks.map_sum(partial(count_up, add))
     client.run(copy_codes)

@@ -65,6 +65,18 @@ def test_float32_random_start_codes_and_no_scaling(digits, tmp_path):
                 assert type(model.training_codes_) is np.ndarray
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_square_roots_of_a_memory_map_are_taken_block_by_block(digits, tmp_path, normalize, monkeypatch):
+    X, y = digits
+    X = np.concatenate([X - 2, np.zeros((1, 64))])  # with signs, and a sample without a norm
+    y = np.append(y, y[0])
+    options = {**OPTIONS, "kernel": "hellinger", "normalize": normalize}
+    expected = LEDLClassifier(**OPTIONS, normalize=normalize).fit(np.copysign(np.sqrt(np.abs(X)), X), y)
+    mapped = in_file(X, tmp_path / "X.npy")
+    monkeypatch.setattr(LEDLClassifier, "_training_data", None)  # which reads all samples into memory
+    assert_same(LEDLClassifier(**options, batch_size=50).fit(mapped, y), expected, 1e-8)
+
+
 def test_maps_that_are_not_plain_rows_are_read_as_arrays(digits, expected, tmp_path):
     X, y = digits
     for i, source in enumerate((X.astype(np.uint8), np.asfortranarray(X))):

@@ -38,7 +38,7 @@ from ledl.samples import upload_ahead
 from ledl.solvers import compiled
 from ledl.solvers.lasso import PILOTS, Penalty, duality_gap, find_penalty, lasso, reachable
 from ledl.solvers.omp import omp
-from ledl.subspace import Subspace, scaled, squared_norms
+from ledl.subspace import AS_THEY_ARE, FeatureMap, Subspace, squared_norms
 
 # Largest number of numbers in the codes, or the samples, of a chunk: 2 MB in float64, which nearly fit into the
 # cache of a core. But a chunk has at least so many samples: with fewer, BLAS spends its time on packing the
@@ -105,17 +105,17 @@ class CodingInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples, given chunk by chunk on `device`, and scaled if `unit_norm`. Tensors stay on their device."""
+    """Samples, of which chunks are mapped to features on `device`. Tensors stay on their device."""
 
     data: Array
     device: str | None = None
-    unit_norm: bool = False
+    features: FeatureMap = AS_THEY_ARE
 
     def __getitem__(self, rows: Any) -> Array:
         chunk = self.data[rows]
         if self.device is not None and not is_torch(chunk):
             chunk = place(chunk, self.device)
-        return scaled(chunk) if self.unit_norm else chunk
+        return self.features(chunk)
 
     def stream(self, chunks: list[slice]) -> Iterator[Array]:
         """Yield the chunks one after the other, while the next one is sent to the device."""
@@ -123,7 +123,7 @@ class Samples:
             yield from (self[chunk] for chunk in chunks)
             return
         for chunk in upload_ahead((self.data[chunk] for chunk in chunks), self.device):
-            yield scaled(chunk) if self.unit_norm else chunk
+            yield self.features(chunk)
 
     @property
     def where(self) -> str | None:

@@ -32,11 +32,11 @@ from sklearn.utils.validation import _check_n_features, check_consistent_length,
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coding import Settings, float_tensor
 from ledl.dictionary import FittedDictionary
-from ledl.kernels import kernel_space
+from ledl.kernels import POWERS, kernel_space
 from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.start import atom_counts
-from ledl.subspace import KernelSpace, Subspace, find_subspace, scaled, squared_norms
+from ledl.subspace import AS_THEY_ARE, FeatureMap, KernelSpace, Subspace, find_subspace, squared_norms
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -229,29 +229,35 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     def _training_data(self, X: Array, y: Array, *, on_host: bool = False) -> tuple[Array, Array, Array]:
         """Return checked samples, labels 0, ..., c - 1, and the classes.
 
-        The samples are a copy that may be overwritten. They are scaled if `_unit_norm`. They are on the device
-        if it has room for them and `on_host` is False. The labels and the classes are on the host.
+        The samples are mapped to features, in a copy that may be overwritten. They are on the device if it has
+        room for them and `on_host` is False. The labels and the classes are on the host.
         """
         X, y = check_labelled(self, X, y)
         labels, classes = number_labels(self, y)
         check_not_zero(X)
-        if not self.normalize:
-            squared_norms(X, "X")  # raises if squares overflow or underflow
         if self.device is not None and not is_torch(X) and not on_host:
             # The device must hold the samples, and more of their size.
             on_host = 3 * X.nbytes >= free_memory(place(np.empty(0), self.device))
             X = X if on_host else place(X, self.device)
         X = to_host(X) if on_host else X
-        return scaled(X) if self._unit_norm else namespace(X).asarray(X, copy=True), labels, classes
+        samples = self._features(X)
+        if not self.normalize:
+            squared_norms(samples, "X")  # raises if squares overflow or underflow
+        return namespace(X).asarray(X, copy=True) if samples is X else samples, labels, classes
 
     @property
-    def _unit_norm(self) -> bool:
-        """True if the samples themselves are scaled to norm 1. With a kernel, k is normalised instead."""
-        return self.normalize and self.kernel == "linear"
+    def _features(self) -> FeatureMap:
+        """The map of samples to features. A kernel that is not linear in features is normalised instead."""
+        return FeatureMap(POWERS[self.kernel], self.normalize) if self._is_linear else AS_THEY_ARE
+
+    @property
+    def _is_linear(self) -> bool:
+        """True if the kernel is the inner product of features."""
+        return isinstance(self.kernel, str) and self.kernel in POWERS
 
     def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
         """Return the space that training runs in, and the samples there. The samples are overwritten."""
-        return find_subspace(samples) if self.kernel == "linear" else kernel_space(self, samples)
+        return find_subspace(samples) if self._is_linear else kernel_space(self, samples)
 
 
 def for_chunks(model: Any, X: Array) -> Any:
@@ -308,7 +314,7 @@ def adopt(estimator: Any, **attributes: Any) -> None:
 def fitted_attributes(dictionary: FittedDictionary) -> dict[str, Any]:
     """Return the dictionary, and the views of it for users, as attributes of a classifier.
 
-    Atoms are shown in the features' space. With a kernel, they are coefficients over the training samples.
+    Atoms are shown as features. In the space of a kernel they are coefficients over the training samples.
     """
     classes: Any = dictionary.classes
     name = "dual_components_" if isinstance(dictionary.space, KernelSpace) else "components_"

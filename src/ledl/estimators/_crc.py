@@ -51,9 +51,10 @@ class CRCClassifier(DictionaryClassifier):
         :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
-        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
-        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`,
+        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. (Negative
+        values have the roots of their absolute values, with their signs.) The others need the kernel between
+        all pairs of training samples. A callable takes two samples and returns a number. With
         ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
         kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
         must be False.
@@ -84,10 +85,12 @@ class CRCClassifier(DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (n_samples, n_features)
-        The atoms: the training samples, scaled, in their order. Only without a kernel.
+        The atoms: the training samples, scaled, in their order. With ``kernel="hellinger"`` their square
+        roots. Other kernels have `dual_components_` instead.
 
     dual_components_ : ndarray of shape (n_samples, n_samples)
-        The atoms as coefficients over the training samples. Only with a kernel.
+        The atoms as coefficients over the training samples. Only with kernels other than ``"linear"`` and
+        ``"hellinger"``.
 
     atom_classes_ : ndarray of shape (n_samples,)
         The label of each atom.
@@ -183,7 +186,7 @@ class CRCClassifier(DictionaryClassifier):
         with one_blas_thread():
             kept = {"ridge": (coder, RidgeCoder(coordinates, self.alpha))}
         dictionary = FittedDictionary(
-            space, atoms, self._unit_norm, coder, ResidualRule(), classes, labels, atoms, labels, kept
+            space, atoms, self._features, coder, ResidualRule(), classes, labels, atoms, labels, kept
         )
         adopt(self, **fitted_attributes(dictionary))
         return self

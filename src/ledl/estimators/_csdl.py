@@ -68,9 +68,10 @@ class CSDLClassifier(DictionaryClassifier):
         :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
-        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
-        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`,
+        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. (Negative
+        values have the roots of their absolute values, with their signs.) The others need the kernel between
+        all pairs of training samples. A callable takes two samples and returns a number. With
         ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
         kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
         must be False.
@@ -112,10 +113,12 @@ class CSDLClassifier(DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (n_components, n_features)
-        The atoms of all classes. Only without a kernel.
+        The atoms of all classes. With ``kernel="hellinger"`` they are made of square roots. Other kernels have
+        `dual_components_` instead.
 
     dual_components_ : ndarray of shape (n_components, n_samples)
-        The atoms as coefficients over the training samples. Only with a kernel.
+        The atoms as coefficients over the training samples. Only with kernels other than ``"linear"`` and
+        ``"hellinger"``.
 
     atom_classes_ : ndarray of shape (n_components,)
         The label of each atom's class.
@@ -243,7 +246,7 @@ class CSDLClassifier(DictionaryClassifier):
         atoms = np.concatenate([run.state for run in runs]).astype(coordinates.dtype, copy=False)
         coder, kept = Lasso(self.alpha), kept_samples(coordinates, labels)
         dictionary = FittedDictionary(
-            space, atoms, self._unit_norm, coder, ResidualRule(), classes, atom_labels, **kept
+            space, atoms, self._features, coder, ResidualRule(), classes, atom_labels, **kept
         )
         # The iterations of all classes, as those of several problems.
         n_iter, statuses = (

@@ -36,7 +36,7 @@ from ledl.parallel import one_blas_thread
 from ledl.samples import floats_of, map_rows
 from ledl.solvers import ksvd
 from ledl.solvers.start import default_n_atoms, sample_start
-from ledl.subspace import Subspace, find_subspace, scaled, squared_norms
+from ledl.subspace import FeatureMap, Subspace, find_subspace, scaled, squared_norms
 
 
 class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -203,7 +203,8 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _learnt(self, space: Subspace, dtype: Any, state: ksvd.State) -> dict[str, Any]:
         """Return the fitted attributes for the current atoms, which are in the coordinates of a space."""
-        dictionary = FittedDictionary(space, state.M, self.normalize, OMP(self.n_nonzero_coefs))
+        features, coder = FeatureMap(unit_norm=self.normalize), OMP(self.n_nonzero_coefs)
+        dictionary = FittedDictionary(space, state.M, features, coder)
         return {"_dictionary": dictionary, "components_": space.expand(state.M).astype(dtype, copy=False)}
 
     @property

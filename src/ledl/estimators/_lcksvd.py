@@ -128,7 +128,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
         W = self._classifier(now.W, now.S, labels).astype(dtype, copy=False)
         owners = atom_labels if self.init == "class" else W.argmax(axis=1)
         coder, rule = OMP(self.n_nonzero_coefs), ClassifierRule(W)
-        dictionary = FittedDictionary(space, now.B, self._unit_norm, coder, rule, classes, owners)
+        dictionary = FittedDictionary(space, now.B, self._features, coder, rule, classes, owners)
         attributes = fitted_attributes(dictionary)
         attributes["components_"] = attributes["components_"].astype(dtype, copy=False)
         if self.init != "class":

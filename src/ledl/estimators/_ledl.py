@@ -156,8 +156,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
 
     init : {"class", "random"} or tuple (B, W, A), default="class"
         Start of the atoms. ``"class"`` means near samples of their class. ``"random"`` means uniform random
-        numbers, as in the paper (not with a kernel). Arrays have the shapes (K, n_features), or (K, n_samples)
-        with a kernel, (K, n_classes) and (K, K).
+        numbers, as in the paper. Arrays have the shapes (K, n_features), (K, n_classes) and (K, K). With a
+        kernel other than ``"linear"`` and ``"hellinger"`` there is no ``"random"``, and the first array has
+        the shape (K, n_samples).
 
     normalize : bool, default=True
         If True, samples are scaled to norm 1, in `fit` and after. The default weights are for samples of norm
@@ -165,9 +166,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
     kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
-        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`, is
-        linear in the square roots of histograms, pixels or features. (Negative values have the roots of their
-        absolute values, with their signs.) A callable takes two samples and returns a number. With
+        Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`,
+        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. (Negative
+        values have the roots of their absolute values, with their signs.) The others need the kernel between
+        all pairs of training samples. A callable takes two samples and returns a number. With
         ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
         kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
         must be False.
@@ -229,11 +231,12 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (K, n_features)
-        The dictionary B. Only without a kernel.
+        The dictionary B. With ``kernel="hellinger"`` its atoms are made of square roots. Other kernels have
+        `dual_components_` instead.
 
     dual_components_ : ndarray of shape (K, n_samples)
         The dictionary as coefficients over the training samples, which are normalised if `normalize`. Only with
-        a kernel.
+        kernels other than ``"linear"`` and ``"hellinger"``.
 
     label_components_ : ndarray of shape (K, n_classes)
         The classifier W.
@@ -589,7 +592,7 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
         (is_dask(X) or (isinstance(X, np.memmap) and X.ndim == 2 and X.flags.c_contiguous))
         and X.dtype in (np.float32, np.float64)
         and X.shape[0] >= X.shape[1]
-        and model.kernel == "linear"
+        and model._is_linear
         and device is None
     )
     if is_dask(X) and not is_stored:
@@ -599,13 +602,13 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         labels, classes = number_labels(model, y)
-        samples = open_dask(X, labels, model.normalize)
+        samples = open_dask(X, labels, model._features)
         check_not_zero(samples.usable)
     elif is_stored:
         X, y = check_labelled(model, X, y)
         labels, classes = number_labels(model, y)
         check_not_zero(X)
-        samples = open_file(X, model.normalize)
+        samples = open_file(X, model._features)
     else:
         samples, labels, classes = model._training_data(X, y)
     n, c = len(labels), len(classes)
@@ -656,7 +659,7 @@ def read_atoms(
     B, W, A = (np.ascontiguousarray(part) for part in np.split(to_host(atoms.M), [-2 * c, -c], axis=1))
     coder, rule = coder_and_rule(model, W)
     dictionary = FittedDictionary(
-        training.space, B, model._unit_norm, coder, rule, training.classes, training.atom_labels
+        training.space, B, model._features, coder, rule, training.classes, training.atom_labels
     )
     learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": len(training.labels)}
     return dictionary, learnt

@@ -28,7 +28,7 @@ from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import Atoms, DualStep
 from ledl.solvers.start import default_n_atoms
 from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
-from ledl.subspace import IdentitySubspace, KernelSpace, scaled, squared_norms
+from ledl.subspace import IdentitySubspace, KernelSpace, squared_norms
 
 
 def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
             "call. Leave such samples out, or start again with a clone of the model and all labels as classes."
         )
     labels = np.array([number[label] for label in y.tolist()])
-    scales = model._unit_norm if is_new else model._dictionary.unit_norm
-    if not scales:
-        squared_norms(X, "X")  # raises if squares overflow or underflow
+    features = model._features if is_new else model._dictionary.features
+    if not features.unit_norm:
+        squared_norms(features(X), "X")  # raises if squares overflow or underflow
     if is_new:
         check_not_zero(X)
         # All classes get the same number of atoms, because their frequencies are not known yet.
@@ -73,8 +73,8 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
         stream = new_stream(K, q, c, int(seed), n_before)
     threads = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
     with threads, float32_products(model.precision, device):
-        # Scaled first: tiny or huge numbers of one type may underflow or overflow in another.
-        samples = namespace(atoms.M).astype(scaled(X) if scales else X, atoms.M.dtype, copy=False)
+        # Mapped first: tiny or huge numbers of one type may underflow or overflow in another.
+        samples = namespace(atoms.M).astype(features(X), atoms.M.dtype, copy=False)
         usable = to_host(namespace(samples).any(samples != 0, axis=1))
         candidates = [np.flatnonzero(usable & (labels == j)) for j in range(c)]
         blocks = InMemoryBlocks(samples, as_array(labels, samples), model.batch_size, n_threads(model.n_jobs))
@@ -97,18 +97,19 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
         warn_of_zero_codes(model.alpha, "of this batch are zero", stacklevel=5)
     B, W, A = (np.ascontiguousarray(to_host(part)) for part in (atoms.B, atoms.W, atoms.A))
     coder, rule = Lasso(model.alpha), ClassifierRule(W)
-    dictionary = FittedDictionary(IdentitySubspace(), B, scales, coder, rule, known, atom_labels)
+    dictionary = FittedDictionary(IdentitySubspace(), B, features, coder, rule, known, atom_labels)
     learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": stream.n_samples}
     return {**fitted_attributes(dictionary), **learnt, "n_iter_": stream.n_batches, "stream_": stream}
 
 
 def check_streams(model: Any, is_new: bool) -> None:
     """Raise if a stream cannot be learnt with these parameters and atoms."""
-    if model.kernel != "linear" or (not is_new and isinstance(model._dictionary.space, KernelSpace)):
+    if not model._is_linear or (not is_new and isinstance(model._dictionary.space, KernelSpace)):
         raise ValueError(
-            f"kernel={model.kernel!r}: partial_fit is for kernel='linear', since atoms of other kernels are "
-            "made of all training samples, which a stream does not keep. Use fit, or a clone of the model "
-            "with kernel='linear' on features that approximate the kernel (sklearn.kernel_approximation)."
+            f"kernel={model.kernel!r}: partial_fit is for kernel='linear' and kernel='hellinger', since atoms "
+            "of other kernels are made of all training samples, which a stream does not keep. Use fit, or a "
+            "clone of the model with kernel='linear' on features that approximate the kernel "
+            "(sklearn.kernel_approximation)."
         )
     if model.keep_codes:
         raise ValueError(

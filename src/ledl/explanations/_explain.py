@@ -98,7 +98,8 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
             atom_neighbors[used], atom_neighbors[used, 0] = -1, used
 
     is_kernel = isinstance(dictionary.space, KernelSpace)
-    scale = np.sqrt(np.sum(features.astype(np.float64) ** 2)) if dictionary.unit_norm else 1.0
+    seen = dictionary.features.powers(features.astype(np.float64))
+    scale = np.sqrt(np.sum(seen**2)) if dictionary.features.unit_norm else 1.0
     p_value = None
     if parts.rejecter is not None:
         p_value = float(parts.rejecter.p_values_of(np.array([[concentration, residual]]))[0])
@@ -113,7 +114,7 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         atom_classes=classes[dictionary.atom_labels],
         atoms_are_samples=samples is atoms,
         atoms=None if is_kernel else dictionary.space.expand(atoms),
-        sample=features[0],
+        sample=seen[0],
         reconstruction=None if is_kernel else dictionary.space.expand(code @ atoms) * scale,
         concentration=concentration,
         residual=residual,
@@ -176,11 +177,11 @@ class Explanation:
         True if the atoms are the training samples themselves, as in SRC and CRC.
 
     atoms : ndarray of shape (K, n_features) or None
-        The atoms of the classifier; None with a kernel.
+        The atoms of the classifier; None with a kernel other than ``"linear"`` and ``"hellinger"``.
 
     sample, reconstruction : ndarrays of shape (n_features,)
-        The features of the sample, and the mixture of atoms that comes close to them, in the same scale. With a
-        kernel, the reconstruction is None.
+        The features of the sample (their roots with ``kernel="hellinger"``), and the mixture of atoms that
+        comes close to them, in the same scale. With another kernel, the reconstruction is None.
 
     concentration, residual : float
         The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`.

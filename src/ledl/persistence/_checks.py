@@ -48,7 +48,7 @@ from ledl.parallel import one_blas_thread
 from ledl.rejection import RejectingClassifier, checked_label, our_parts, parts_of
 from ledl.solvers.lasso import SOLVERS
 from ledl.solvers.stream import Stream
-from ledl.subspace import IdentitySubspace, KernelSpace, RowSpace
+from ledl.subspace import AS_THEY_ARE, FeatureMap, IdentitySubspace, KernelSpace, RowSpace
 
 # Loading tries a model only if the Gram matrix of its atoms has at most this many bytes.
 MAX_TRIAL = 2**30
@@ -70,13 +70,12 @@ CODERS = [Lasso, Ridge, OMP]
 KERNELS = {
     "rbf": {"gamma": [NUMBER, None]},
     "poly": {"gamma": [NUMBER, None], "degree": [NUMBER], "coef0": [NUMBER]},
-    "hellinger": {},
 }
 PARTS: dict[type, dict[str, Any]] = {
     FittedDictionary: {
         "space": [IdentitySubspace, RowSpace, KernelSpace],
         "atoms": "floats K r",
-        "unit_norm": ["boolean"],
+        "features": [FeatureMap],
         "coder": CODERS,
         "rule": [ClassifierRule, ResidualRule, RegularizedRule, None],
         "classes": "labels c ?",
@@ -84,6 +83,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "samples": "floats m r ?",
         "sample_labels": "integers m ?",
     },
+    FeatureMap: {"power": [Interval(Real, 0, 1, closed="right")], "unit_norm": ["boolean"]},
     IdentitySubspace: {},
     RowSpace: {"basis": "floats r d"},
     KernelSpace: {
@@ -293,7 +293,9 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
     # Without a basis, coordinates are the features, or k(x, .) of a precomputed kernel.
     sizes.setdefault("d", sizes.get("n", sizes["r"]))
     expect(sizes["r"] <= sizes.get("n", sizes["d"]), "the basis has more vectors than the space has directions")
-    expect(not (record.unit_norm and "n" in sizes), "a kernel scales itself, and its samples are not scaled")
+    expect(
+        "n" not in sizes or record.features == AS_THEY_ARE, "a kernel takes samples as they are, not features"
+    )
     if classes is None:
         rest = (record.rule, labels, record.samples, record.sample_labels)
         expect(all(one is None for one in rest), "it has no classes")

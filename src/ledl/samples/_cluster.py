@@ -28,7 +28,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.samples._blocks import Block, BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, add, spans_of
-from ledl.subspace import scaled_by
+from ledl.subspace import FeatureMap
 
 # Seconds between two checks which workers are alive, and seconds to wait for a cluster without workers.
 CHECK_EVERY, PATIENCE = 1.0, 60.0
@@ -122,8 +122,10 @@ class ClusterBlocks(Blocks):
         First sample of each chunk among all samples, and the one after its last.
     labels : (n,)
         Class of each sample.
-    norms : (n,) or None
-        Norms of the samples, which are scaled to norm 1 for steps. None leaves samples as they are.
+    norms : (n,)
+        Norms of the samples after the powers of `features`.
+    features : FeatureMap
+        What samples are mapped to for steps.
     n_features : int
         Number of columns of a chunk.
     block_size : int
@@ -137,7 +139,8 @@ class ClusterBlocks(Blocks):
         chunks: Sequence[Chunk],
         spans: Sequence[tuple[int, int]],
         labels: Array,
-        norms: Array | None,
+        norms: Array,
+        features: FeatureMap,
         n_features: int,
         block_size: int,
     ) -> None:
@@ -145,7 +148,7 @@ class ClusterBlocks(Blocks):
         self._n_blocks, self._fit = len(chunks), uuid.uuid4().hex
         self._shares = []
         for i, (first, stop) in enumerate(spans):
-            own = labels[first:stop], None if norms is None else norms[first:stop]
+            own = labels[first:stop], norms[first:stop], features
             share = Share(self._fit, i, first, chunks[i].recipe, *own, n_features, block_size)
             self._shares.append(put(client, share))
         self._workers = [""] * self._n_blocks
@@ -356,7 +359,8 @@ class Share:
     first: int
     recipe: bytes
     labels: Array
-    norms: Array | None
+    norms: Array
+    features: FeatureMap
     n_features: int
     block_size: int
 
@@ -393,7 +397,7 @@ def take_step(share: Share, parts: list[Any], before: int, after: int, step: Ste
         codes = read_codes(share.codes_file(first), before)
         if codes is None:
             return Outcome(None, (share.number,))
-        rows = samples[i:j] if share.norms is None else scaled_by(samples[i:j], share.norms[i:j])
+        rows = share.features.by_norms(samples[i:j], share.norms[i:j])
         old = Block(rows, share.labels[i:j], first, *codes)
         new, sums = step(old)
         changed = new.Z is not old.Z

@@ -21,7 +21,7 @@ from ledl.arrays import Array, is_dask, row_squares
 from ledl.parallel import is_dask_task
 from ledl.samples._blocks import Block, BlockError, Blocks, MappedBlocks, spans_of
 from ledl.samples._cluster import Chunk, ClusterBlocks, chunks_of
-from ledl.subspace import scaled_by, squared_norms
+from ledl.subspace import AS_THEY_ARE, FeatureMap, squared_norms
 
 # Bytes of a block with all that a step computes from it; and samples of a file that are scanned at a time.
 BLOCK_BYTES, SCAN = 2**27, 2**13
@@ -139,8 +139,8 @@ def seceded() -> Iterator[None]:
 class StoredRows:
     """Samples that stay where they are, and that training visits block by block.
 
-    They are in a file, or are the chunks of a Dask array. A slice is read when it is needed, and scaled if
-    `unit_norm`. It is valid until the same thread reads the next one, in the same memory: the system would
+    They are in a file, or are the chunks of a Dask array. A slice is read when it is needed, and mapped
+    to features. It is valid until the same thread reads the next one, in the same memory: the system would
     otherwise clear new memory for every block. With a `cluster`, a client and its chunks, blocks are on the
     workers instead.
     """
@@ -149,11 +149,11 @@ class StoredRows:
         self,
         data: Array,
         norms: Array,
-        unit_norm: bool,
+        features: FeatureMap,
         spans: list[tuple[int, int]],
         cluster: tuple[Any, list[Chunk]] | None = None,
     ) -> None:
-        self.data, self.norms, self.unit_norm = data, norms, unit_norm
+        self.data, self.norms, self.features = data, norms, features
         self._spans, self._cluster = spans, cluster
         self.shape, self.dtype, self.usable = tuple(data.shape), data.dtype, norms > 0
         self._buffers = threading.local()
@@ -163,8 +163,9 @@ class StoredRows:
         width = self.shape[1] + WORK_ARRAYS * n_atoms
         size = batch_size or max(BLOCK_BYTES // (self.dtype.itemsize * width), 1)
         if self._cluster is not None:
-            norms = self.norms if self.unit_norm else None
-            return ClusterBlocks(*self._cluster, self._spans, labels, norms, self.shape[1], size)
+            return ClusterBlocks(
+                *self._cluster, self._spans, labels, self.norms, self.features, self.shape[1], size
+            )
         spans = [(first + i, first + j) for first, stop in self._spans for i, j in spans_of(stop - first, size)]
         return MappedBlocks(self, labels, spans, threads)
 
@@ -179,28 +180,28 @@ class StoredRows:
             part: Array = mine.chunk[rows.start - span[0] : rows.stop - span[0]]
         else:
             part = read_rows(self.data, rows)
-        if not self.unit_norm:
+        if self.features == AS_THEY_ARE:
             return part
         if not hasattr(mine, "array") or len(mine.array) < len(part):
             mine.array = np.empty(part.shape, dtype=self.dtype)
-        return scaled_by(part, self.norms[rows], mine.array[: len(part)])
+        return self.features.by_norms(part, self.norms[rows], mine.array[: len(part)])
 
 
-def open_file(X: Array, unit_norm: bool, spans: list[tuple[int, int]] | None = None) -> StoredRows:
+def open_file(X: Array, features: FeatureMap, spans: list[tuple[int, int]] | None = None) -> StoredRows:
     """Return samples in a file, or in chunks of a Dask array, after reading them once.
 
-    Raise if a sample is not finite or, without `unit_norm`, if its square overflows or underflows.
+    Raise if a sample is not finite or, unless features have norm 1, if its square overflows or underflows.
     """
     norms = np.empty(X.shape[0])
     for first, stop in spans or spans_of(len(X), SCAN):
         part = read_rows(X, slice(first, stop))
-        norms[first:stop] = row_norms(part, unit_norm)
+        norms[first:stop] = row_norms(part, features)
         for bad in np.flatnonzero(np.isnan(norms[first:stop]))[:1]:
             squared_norms(part[bad : bad + 1], "X", first + bad)
-    return StoredRows(X, norms, unit_norm, spans or [(0, len(X))])
+    return StoredRows(X, norms, features, spans or [(0, len(X))])
 
 
-def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
+def open_dask(X: Any, labels: Array, features: FeatureMap) -> StoredRows:
     """Return chunks of a Dask array, on the cluster that this process is a client of, or for threads here."""
     bounds = np.cumsum([0, *X.chunks[0]])
     spans = [(int(i), int(j)) for i, j in pairwise(bounds) if j > i]
@@ -209,18 +210,18 @@ def open_dask(X: Any, labels: Array, unit_norm: bool) -> StoredRows:
         with suppress(ValueError):  # this process has no client
             client = distributed.get_client() if is_dask_task() else distributed.default_client()
     if client is None:
-        return open_file(X, unit_norm, spans)
+        return open_file(X, features, spans)
     if client.asynchronous:
         raise ValueError(
             "The Dask client is asynchronous, but fit waits for results. Use Client(...) without asynchronous."
         )
     cluster = client, chunks_of(X, client)
-    unscaled = StoredRows(X, np.zeros(len(labels)), False, spans, cluster)
-    (found,) = unscaled.blocks(labels, 1, None, 1).map_sum(partial(block_norms, unit_norm))
+    raw = StoredRows(X, np.zeros(len(labels)), AS_THEY_ARE, spans, cluster)
+    (found,) = raw.blocks(labels, 1, None, 1).map_sum(partial(block_norms, features))
     norms = np.frombuffer(found)
     for bad in np.flatnonzero(np.isnan(norms))[:1]:
         squared_norms(np.asarray(X[bad : bad + 1]), "X", bad)
-    return StoredRows(X, norms, unit_norm, spans, cluster)
+    return StoredRows(X, norms, features, spans, cluster)
 
 
 def read_rows(data: Array, rows: slice) -> Array:
@@ -239,22 +240,23 @@ def read_rows(data: Array, rows: slice) -> Array:
     return part
 
 
-def row_norms(part: Array, unit_norm: bool) -> Array:
-    """Return the norms of samples; NaN for those that `squared_norms` refuses.
+def row_norms(part: Array, features: FeatureMap) -> Array:
+    """Return the norms of samples after powers; NaN for those that `squared_norms` refuses.
 
-    With `unit_norm`, finite samples of any size have a norm: their squares are not needed.
+    If features have norm 1, finite samples of any size have a norm: their squares are not needed.
     """
+    part = features.powers(part)
     largest = np.maximum(part.max(axis=1), -part.min(axis=1)).astype(np.float64)
     safe = np.where(largest > 0, largest, 1.0)
     with np.errstate(invalid="ignore"):  # infinity / infinity is NaN
         norms = np.asarray(largest * np.sqrt(row_squares(part / safe.astype(part.dtype)[:, None])))
-    if not unit_norm:
+    if not features.unit_norm:
         squares = row_squares(part)
         refused = ~np.isfinite(squares) | (squares < np.finfo(np.float64).tiny)
         norms[refused & (largest != 0)] = np.nan
     return norms
 
 
-def block_norms(unit_norm: bool, block: Block) -> tuple[Block, tuple[bytes]]:
+def block_norms(features: FeatureMap, block: Block) -> tuple[Block, tuple[bytes]]:
     """Return the norms of a block's samples as bytes: their sum is the concatenation over all blocks."""
-    return block, (row_norms(block.X, unit_norm).tobytes(),)
+    return block, (row_norms(block.X, features).tobytes(),)
