@@ -1,5 +1,6 @@
 """Files that are complete or not there."""
 
+import errno
 import os
 import socket
 import stat
@@ -28,6 +29,14 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
         write_atomically(path, fail)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(tmp_path):
+    def fail(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/file'"):
+        write_atomically(tmp_path / "file", fail)
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])

@@ -64,8 +64,10 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
                 content(file)
         _give_access(temporary, old or new)
         temporary.replace(place)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(place)  # a full disk is reported without a name
         raise
 
 

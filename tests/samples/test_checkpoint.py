@@ -297,6 +297,33 @@ def test_an_unfinished_file_that_another_fit_deleted_is_written_the_next_time(mo
     assert_array_equal(model.components_, LEDLClassifier(**OPTIONS).fit(X, y).components_)
 
 
+def test_a_file_that_cannot_be_deleted_does_not_cost_the_model(monkeypatch, tmp_path, digits):
+    def refuse(self, missing_ok=False):
+        raise PermissionError(1, "Operation not permitted")
+
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.warns(UserWarning, match="could not be deleted: Operation not permitted. Delete it"):
+        model.fit(*digits)
+    assert model.n_iter_ == OPTIONS["max_iter"]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "a\nb", "\udcff", "*?[a]"])
+def test_links_stay_and_any_name_will_do(monkeypatch, tmp_path, digits, name):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / name)
+    for path in (tmp_path / "link", tmp_path / "there" / name):
+        model = LEDLClassifier(**OPTIONS, checkpoint=path)
+        stopped(monkeypatch, model, *digits)
+        assert [file.name for file in (tmp_path / "there").iterdir()] == [name]
+        (tmp_path / "there" / name).chmod(0o600)
+        stopped(monkeypatch, model, *digits, n=7)
+        assert (tmp_path / "there" / name).stat().st_mode & 0o777 == 0o600
+        model.fit(*digits)
+        assert list((tmp_path / "there").iterdir()) == []
+        assert (tmp_path / "link").is_symlink()
+
+
 def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
     """Files that cost nothing are always written, expensive ones for a tenth of the time."""
     X, y = digits

@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import time
+import warnings
 import zlib
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -160,9 +161,16 @@ class Checkpoint:
         self._cost = self._written - started
 
     def remove(self) -> None:
-        """Delete the file: the fit is done."""
-        if self._is_ours():
-            self._place.unlink(missing_ok=True)
+        """Delete the file, because the fit is done. Warn if that fails: the model is worth more."""
+        try:
+            if self._is_ours():
+                self._place.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"The fit is done, but checkpoint={str(self.path)!r} could not be deleted: {error.strerror}. "
+                "Delete it yourself.",
+                stacklevel=2,
+            )
 
     def _write(self, blocks: Blocks, M: Array) -> None:
         """Write a new file next to the old one, then replace the old one."""
