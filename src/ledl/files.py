@@ -1,36 +1,102 @@
-"""Write files that are complete or not there."""
+"""Write files that are complete or not there, and open only what is a file."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+# Pattern of the names of files that are being written: a digest of the name that they will get, and random
+# digits. They are short, whatever that name is.
+UNFINISHED = f".{'?' * 16}-{'?' * 16}.part"
+
+
+def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
+    """Return where a file is or will be, behind all links, and the state of the file that is there, or None.
+
+    Raise OSError if a file cannot be written there: in place of a folder, a device, a pipe or a socket, or in a
+    folder that does not exist or is read-only.
+    """
+    place = Path(os.path.realpath(path))
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {place.parent} for {place.name}. Create it first.")
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        found = None
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(f"{path} is a folder. Give the name of a file in it.")
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        raise FileExistsError(f"{path} exists and is not a regular file. Choose another name, or delete it.")
+    try:
+        tempfile.TemporaryFile(dir=place.parent).close()
+    except OSError as error:
+        raise PermissionError(
+            f"Cannot write to the folder {place.parent}: {error.strerror}. Choose another folder."
+        ) from error
+    return place, found
+
 
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> None:
-    """Write a file completely, or leave it as it was if anything fails. A link stays a link.
+    """Write a file completely, or leave it as it was if anything fails.
 
-    `content` holds the bytes, or it is a function that writes them to the open file that it gets. The function
-    may also replace the file at `file.name`.
+    A link stays a link, and a file keeps its access rights. `content` holds the bytes, or it is a function that
+    writes them to the open file that it gets. The function may also replace the file at `file.name`.
     """
-    path = path.resolve()
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} for {path.name}. Create it first.")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    place, old = place_for(path)
+    temporary = place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
+    # Nobody can read it who could not read the old file. For a new file the system applies the umask.
+    mode = 0o666 if old is None else 0o600 | old.st_mode & 0o777
+    file = open(temporary, "x+b", opener=partial(os.open, mode=mode))  # noqa: SIM115
     try:
-        os.close(handle)
-        with temporary.open("wb") as file:
+        with file:
+            new = os.fstat(file.fileno())
             if isinstance(content, bytes):
                 file.write(content)
             else:
                 content(file)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # others may read a shared cache
-        temporary.replace(path)
-    except BaseException:
+        _give_access(temporary, old or new)
+        temporary.replace(place)
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(place)  # a full disk is reported without a name
         raise
+
+
+def remove_unfinished(path: str | os.PathLike[str]) -> None:
+    """Delete what killed writers of a file have left. A writer that still runs gets a FileNotFoundError."""
+    place = Path(os.path.realpath(path))
+    for part in place.parent.glob(f"{_begin_of_unfinished(place)}*"):
+        with suppress(OSError):  # somebody else was faster, or it is somebody else's
+            part.unlink()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read it. Raise OSError if it is a device or a pipe, which may block or never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path} is a folder, a device or a pipe. Give a file.")
+    return path.open("rb")
+
+
+def _begin_of_unfinished(place: Path) -> str:
+    return f".{blake2b(os.fsencode(place.name), digest_size=8).hexdigest()}-"
+
+
+def _give_access(path: Path, like: os.stat_result) -> None:
+    """Give a file the mode of another one, and as far as possible its owner and its group."""
+    mode, refused = like.st_mode & 0o777, (AttributeError, OSError)  # not on every platform
+    with suppress(*refused):
+        os.chown(path, like.st_uid, -1)
+    try:
+        os.chown(path, -1, like.st_gid)
+    except refused:  # another group may do what everybody may
+        mode = mode & 0o707 | (mode & 0o007) << 3
+    path.chmod(mode)

@@ -160,7 +160,10 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
             "caffe or imagenet",
         ),
         (["explain", "model.ledl", "known/null/00.png", "-o", "m.pdf"], ".html"),
-        (["explain", "model.ledl", "known/null/00.png", "-o", "known"], "known/why.html"),
+        (
+            ["explain", "model.ledl", "known/null/00.png", "-o", "known"],
+            "known is a folder. Give the name of a file",
+        ),
         (["predict", "model.ledl", "no.png"], "There is no file or folder"),
         (["predict", "model.ledl", "empty"], "no images"),
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),

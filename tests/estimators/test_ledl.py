@@ -342,6 +342,37 @@ def test_a_penalty_that_is_too_small_is_told(digits):
         LEDLClassifier(rho=1e-6).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"rho": 1e-50}, r"rho=1e-50 is so small that float32 cannot divide by it\. Raise it, or use float64"),
+        ({"rho": 1e39}, r"rho=1e\+39 is infinite in float32\. Lower it, or use float64"),
+        ({"label_weight": 1e300}, r"label_weight=1e\+300 is infinite in float32"),
+        ({"code_weight": 1e39}, r"code_weight=1e\+39 is infinite in float32"),
+        ({"alpha": 10**400}, r"alpha=1000\d* is infinite in float32"),
+        ({"label_weight": 1e30}, r"rho=1 is so small beside the weights .*lower label_weight or code_weight"),
+    ],
+)
+@pytest.mark.parametrize("batched", [False, True], ids=["fit", "partial_fit"])
+def test_weights_that_float32_cannot_hold_are_told(digits, weights, message, batched):
+    X, y = digits[0].astype(np.float32), digits[1]
+    model = LEDLClassifier(n_components=12, **weights, **QUICK)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X, y, classes=range(10)) if batched else model.fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"rho=1e-310 is so small that float64 cannot divide by it\. Raise it\.$"
+    ):
+        LEDLClassifier(rho=1e-310, **QUICK).fit(X.astype(float), y)
+
+
+def test_weights_that_vanish_in_float32_are_as_good_as_none(digits):
+    X, y = digits[0].astype(np.float32), digits[1]
+    for name in ("label_weight", "code_weight"):
+        tiny, zero = (LEDLClassifier(**{name: value}, **QUICK).fit(X, y) for value in (1e-300, 0.0))
+        assert_array_equal(tiny.components_, zero.components_)
+    assert np.isfinite(LEDLClassifier(alpha=1e-300, **QUICK).fit(X, y).components_).all()
+
+
 def test_not_converging_says_what_to_change(digits):
     with pytest.warns(
         ConvergenceWarning, match=r"tol=1e-09.*max_iter=3.*raise max_iter, raise tol, or set tol=0"

@@ -217,6 +217,28 @@ def test_a_damaged_file_counts_as_none_and_is_replaced(tmp_path, damage):
     assert store.get(IDENTITY)["accuracy"] == 0.5
 
 
+def test_what_is_no_file_counts_as_none_and_is_not_replaced(tmp_path):
+    store = Store(tmp_path)
+    store.put(IDENTITY, RESULT)
+    path = the_file(tmp_path)
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")):
+        path.rmdir() if path.is_dir() else path.unlink()
+        make(path)
+        assert store.get(IDENTITY) is None
+        with pytest.raises(OSError, match=r"\.json (exists and is not a regular file|is a folder)"):
+            store.put(IDENTITY, RESULT)
+
+
+def test_a_file_without_end_is_not_read(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.put(IDENTITY, RESULT)
+    with the_file(tmp_path).open("r+b") as file:
+        file.truncate(2**40)  # a hole
+    assert store.get(IDENTITY) is None
+    store.put(IDENTITY, RESULT)
+    assert store.get(IDENTITY) == RESULT
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -265,7 +287,7 @@ def test_files_of_killed_writers_are_removed_when_they_are_old(tmp_path):
     store = Store(tmp_path)
     store.put(IDENTITY, RESULT)
     path = the_file(tmp_path)
-    old, new = (path.parent / f".{path.name}.{end}" for end in ("old", "new"))
+    old, new = (path.parent / f".{digit * 16}-{digit * 16}.part" for digit in "01")
     not_ours = [path.parent / ".eslintrc.json.bak", tmp_path / ".settings.json.old"]
     for file in (old, new, *not_ours):
         file.write_text("{")

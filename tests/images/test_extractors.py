@@ -217,6 +217,16 @@ def test_a_pipe_is_not_read(files, model, tmp_path):
     assert np.isnan(features[1]).all()
 
 
+def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
+    expected = extractor.transform(files[:1])
+    (kept,) = (tmp_path / "cache").rglob("*.npy")
+    kept.unlink()
+    os.mkfifo(kept)
+    with pytest.warns(UserWarning, match="Features cannot be kept in .*not a regular file"):
+        assert_array_equal(extractor.transform(files[:1]), expected)
+
+
 def test_a_cache_that_cannot_be_written_is_reported_once(files, model, tmp_path, monkeypatch):
     extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
     expected = extractor.transform(files[:2])

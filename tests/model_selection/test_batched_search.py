@@ -241,6 +241,7 @@ def test_bad_candidates_are_refused_before_any_work(digits, monkeypatch):
             {"rho": [1e-300, 1.0]},
             "the objective became infinite",
         ),
+        (LEDLClassifier(random_state=0, max_iter=3, tol=0), {"rho": [1e-310, 1.0]}, "cannot divide by it"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:One or more of the test scores:UserWarning")

@@ -12,8 +12,10 @@ from sklearn.preprocessing import Normalizer
 
 from helpers.model_files import (
     fitted,
+    packed,
     part,
     tampered,
+    unpacked,
     with_record,
 )
 from ledl import (
@@ -176,5 +178,42 @@ LASSO = {"alpha": 0.1, "tol": 1e-6, "solver": "auto", "max_iter": 10_000, "posit
 )  # fmt: skip
 def test_tampered_models_are_refused_with_a_reason(keys, value, message, path, content):
     path.write_bytes(tampered(content, *keys, value=value))
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "value"),
+    [
+        ("ledl-cv", "temperature_", 0.0),
+        ("ledl-cv", "temperature_", -1.0),
+        ("ledl", "n_iter_", 0),
+        ("ledl", "n_iter_", -3),
+        ("ledl", "n_iter_", 2.5),
+        ("csdl", "n_iter_", "3"),
+    ],
+)
+def test_numbers_that_no_fit_gives_are_refused(name, attribute, value, path):
+    save(fitted(name)[0], path)
+    path.write_bytes(tampered(path.read_bytes(), "state", attribute, value=value))
+    with pytest.raises(ModelFileError, match=f"'{attribute}' .*must be"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "message"),
+    [
+        ("rejecting", {"4": np.ones((9, 3))}, "there must be two measures of evidence"),
+        ("crc-rbf", {"0": np.ones((9, 12), np.float32)}, "training must be float64"),
+        ("crc", {"0": np.ones((13, 12)), "1": np.ones((9, 13))}, "more vectors than the space has directions"),
+        ("crc-precomputed", {"0.T": np.ones((10, 9)), "1": np.ones((9, 10))}, "more vectors than the space"),
+        ("crc", {"3": np.zeros(9, int)}, "some classes have no atoms"),
+    ],
+)
+def test_arrays_that_would_load_but_for_one_check_are_refused(name, arrays, message, path):
+    save(fitted(name)[0], path)
+    header, tensors = unpacked(path.read_bytes())
+    assert arrays.keys() < tensors.keys()
+    path.write_bytes(packed(header, tensors | arrays))
     with pytest.raises(ModelFileError, match=message):
         load(path)

@@ -7,6 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -16,6 +20,7 @@ from sklearn.datasets import load_digits
 
 from helpers.stored import LEARNT, OPTIONS, in_file
 from ledl import LEDLClassifier
+from ledl.samples import InMemoryBlocks
 from ledl.samples._checkpoint import FIRST_LINE, Checkpoint
 from ledl.solvers.ledl import solve
 
@@ -58,6 +63,7 @@ def stopped(monkeypatch, model, X, y, n=5):
         ({}, True),
         ({"batch_size": 50}, False),
         ({"batch_size": 64, "n_jobs": 2}, True),
+        ({"batch_size": 10, "n_jobs": 2}, False),
         ({"tol": 1e-2, "max_iter": 60}, False),
     ],
 )
@@ -118,38 +124,75 @@ def test_a_file_of_another_fit_is_refused(monkeypatch, tmp_path, digits):
     assert (tmp_path / "fit").read_bytes() == before
 
 
+def sealed(body):
+    """A file with this content after its checksum."""
+    return FIRST_LINE + b"%08x\n" % zlib.crc32(body) + body
+
+
 def test_what_is_no_checkpoint_is_refused_and_stays(monkeypatch, tmp_path, digits):
     X, y = digits
     path = tmp_path / "fit"
     model = LEDLClassifier(**OPTIONS, checkpoint=path)
     stopped(monkeypatch, model, X, y)
     good = path.read_bytes()
-    header = json.loads(good[len(FIRST_LINE) :].split(b"\n")[0])
-    others = [
-        b"",
-        b"something else",
-        FIRST_LINE,
-        FIRST_LINE + b"[" * 100_000,
-        FIRST_LINE + json.dumps({**header, "iterations": 0}).encode() + b"\n",
-        FIRST_LINE + json.dumps({**header, "iterations": 10**12}).encode() + b"\n" + bytes(10**6),
-        FIRST_LINE + json.dumps({**header, "records": 3}).encode() + b"\n",
-        good.replace(b'"augmented_objective"', b'"augmented_objectivE"'),
-        good.replace(b'"alpha": 0.015625', b'"alpha": 0.015626'),
-        FIRST_LINE
-        + json.dumps({**header, "records": [], "iterations": 10**12}).encode()
-        + b"\n"
-        + good[len(FIRST_LINE) :].split(b"\n", 1)[1][5 * 11 * 8 :],
-        good[:-1],
-        good + b"x",
-        good.replace(FIRST_LINE, b"ledl checkpoint, format 2\n"),
-    ]
-    for content in others:
+    body = good.split(b"\n", 2)[2]
+    header, arrays = body.split(b"\n", 1)
+    header = json.loads(header)
+    assert sealed(body) == good
+
+    def with_header(arrays=arrays, **changes):
+        return sealed(json.dumps({**header, **changes}).encode() + b"\n" + arrays)
+
+    codes = 200 * 2 * 30 * 8  # bytes; atoms lie before them, records at the beginning
+    no_atoms = arrays[: -codes - 8] + np.float64(np.nan).tobytes() + arrays[-codes:]
+    others = {
+        b"": "is not a checkpoint",
+        b"something else": "is not a checkpoint",
+        FIRST_LINE: "is not a checkpoint",
+        good.replace(FIRST_LINE, b"ledl checkpoint, format 1\n"): "is not a checkpoint",
+        FIRST_LINE + b"0" * 9 + b"[" * 100_000: "is not a checkpoint",
+        with_header(iterations=0): "is not a checkpoint",
+        with_header(records=3): "is not a checkpoint",
+        with_header(records=[], iterations=10**12, arrays=arrays[5 * 11 * 8 :]): "is not a checkpoint",
+        with_header(iterations=10**12): "other samples",
+        with_header(records=[*header["records"][:-1], "another"]): "other samples",
+        with_header(identity={**header["identity"], "alpha": 0.1}): "another fit: alpha was 0.1, and is 0.0156",
+        sealed(body[:-1]): "other samples",
+        sealed(body + b"x"): "other samples",
+        with_header(no_atoms): "one that failed",
+    }
+    for content, message in others.items():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="checkpoint="):
+        with pytest.raises(ValueError, match=f"checkpoint=.*{message}"):
             model.fit(X, y)
         assert path.read_bytes() == content
     path.write_bytes(good)
     model.fit(X, y)
+
+
+def test_damage_anywhere_is_found(monkeypatch, tmp_path, digits):
+    X, y = digits[0][:30, 20:28], digits[1][:30]
+    path = tmp_path / "fit"
+    model = LEDLClassifier(**{**OPTIONS, "n_components": 10}, checkpoint=path)
+    stopped(monkeypatch, model, X, y)
+    good = path.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = [good[:n] for n in rng.integers(len(good), size=20)] + [good + b"\0", good + good]
+    for place in [*range(60), *rng.integers(len(good), size=300)]:
+        one = bytearray(good)
+        one[place] ^= 1 << rng.integers(8)
+        damaged.append(bytes(one))
+    row = 8 * 10  # bytes of the codes of a sample
+    for first, second in ((-1, -2), (-1, -40)):  # codes that are exchanged
+        rows = [good[len(good) - 60 * row :][i * row : (i + 1) * row] for i in range(60)]
+        rows[first], rows[second] = rows[second], rows[first]
+        damaged.append(good[: -60 * row] + b"".join(rows))
+    damaged.append(good[: -60 * row] + bytes(60 * row))  # a hole
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"is damaged: its checksum|is not a checkpoint"):
+            model.fit(X, y)
+        assert path.read_bytes() == content
 
 
 def test_more_iterations_may_be_asked_for_but_not_fewer(monkeypatch, tmp_path, digits):
@@ -190,6 +233,95 @@ def test_fits_with_one_file_do_not_undo_each_other(monkeypatch, tmp_path, digits
             clone(model).set_params(alpha=0.1).fit(X, y)
     assert (tmp_path / "fit").read_bytes() == others
     assert len(list(tmp_path.iterdir())) == 1  # no part of a file
+
+
+def test_equal_fits_with_one_file_all_reach_the_same_model(tmp_path, digits):
+    X, y = digits
+    expected = LEDLClassifier(**OPTIONS).fit(X, y)
+    together = Barrier(4, timeout=60)
+
+    def fit(_):
+        model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+        found = []
+        for _ in range(5):
+            together.wait()
+            found.append(model.fit(X, y).components_)
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        for components in [one for found in pool.map(fit, range(4)) for one in found]:
+            assert_array_equal(components, expected.components_)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lost_codes_are_read_from_the_own_file_if_an_equal_fit_replaces_it(monkeypatch, tmp_path, digits):
+    X, y = digits
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y, n=1)
+    others = (tmp_path / "fit").read_bytes()  # of an equal fit, which is not that far
+    replace, checked = Path.replace, []
+
+    def overtaken(self, target):
+        replace(self, target)
+        (tmp_path / "other").write_bytes(others)
+        replace(tmp_path / "other", target)
+
+    def compare(self, read):
+        Z, _ = read(0, len(X))
+        assert_array_equal(Z, self.codes())
+        checked.append(Z)
+
+    monkeypatch.setattr(Path, "replace", overtaken)
+    monkeypatch.setattr(InMemoryBlocks, "saved_codes", compare)
+    model.fit(X, y)
+    assert checked
+
+
+def test_an_unfinished_file_that_another_fit_deleted_is_written_the_next_time(monkeypatch, tmp_path, digits):
+    X, y = digits
+    save_codes, counts = InMemoryBlocks.save_codes, []
+
+    def swept(self, keep):
+        save_codes(self, keep)
+        counts.append(len(list(tmp_path.glob(".*"))))
+        if len(counts) == 2:
+            for part in tmp_path.glob(".*"):
+                part.unlink()
+
+    monkeypatch.setattr(InMemoryBlocks, "save_codes", swept)
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y, n=2)
+    assert json.loads((tmp_path / "fit").read_bytes().split(b"\n")[2])["iterations"] == 1
+    model.fit(X, y)
+    assert max(counts) == 1
+    assert_array_equal(model.components_, LEDLClassifier(**OPTIONS).fit(X, y).components_)
+
+
+def test_a_file_that_cannot_be_deleted_does_not_cost_the_model(monkeypatch, tmp_path, digits):
+    def refuse(self, missing_ok=False):
+        raise PermissionError(1, "Operation not permitted")
+
+    model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.warns(UserWarning, match="could not be deleted: Operation not permitted. Delete it"):
+        model.fit(*digits)
+    assert model.n_iter_ == OPTIONS["max_iter"]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "a\nb", "\udcff", "*?[a]"])
+def test_links_stay_and_any_name_will_do(monkeypatch, tmp_path, digits, name):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / name)
+    for path in (tmp_path / "link", tmp_path / "there" / name):
+        model = LEDLClassifier(**OPTIONS, checkpoint=path)
+        stopped(monkeypatch, model, *digits)
+        assert [file.name for file in (tmp_path / "there").iterdir()] == [name]
+        (tmp_path / "there" / name).chmod(0o600)
+        stopped(monkeypatch, model, *digits, n=7)
+        assert (tmp_path / "there" / name).stat().st_mode & 0o777 == 0o600
+        model.fit(*digits)
+        assert list((tmp_path / "there").iterdir()) == []
+        assert (tmp_path / "link").is_symlink()
 
 
 def test_how_often_it_is_written(monkeypatch, tmp_path, digits):
@@ -283,10 +415,20 @@ def test_callbacks_are_called_for_new_iterations_only(monkeypatch, tmp_path, dig
 
 def test_where_it_cannot_be_written(tmp_path, digits):
     X, y = digits
-    with pytest.raises(ValueError, match="must be a file, in a folder that exists"):
-        LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "none" / "fit").fit(X, y)
-    with pytest.raises(ValueError, match="must be a file"):
-        LEDLClassifier(**OPTIONS, checkpoint=tmp_path).fit(X, y)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    places = {
+        tmp_path / "none" / "fit": r"There is no folder .*none for fit\. Create it",
+        tmp_path: "is a folder",
+        tmp_path / "pipe": "not a regular file",
+        tmp_path / "link": "not a regular file",
+        tmp_path / "loop": "levels of symbolic links",
+        "/dev/zero": "not a regular file",
+    }
+    for place, message in places.items():
+        with pytest.raises(ValueError, match=f"checkpoint='.*' cannot be written: .*{message}"):
+            LEDLClassifier(**OPTIONS, checkpoint=place).fit(X, y)
     with pytest.raises(ValueError, match="checkpoint"):
         LEDLClassifier(checkpoint=3).fit(X, y)
 

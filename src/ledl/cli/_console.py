@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,23 +34,6 @@ def say(console: Console, text: str, style: str = "") -> None:
     Control characters are escaped, because names come from untrusted files.
     """
     console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def check_out(out: Path, name: str) -> None:
-    """Raise OSError at once if a file cannot be written later. `name` is an example for the message."""
-    if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder. Give the name of a file, for example {out / name}.")
-    if out.exists() and not out.is_file():
-        raise FileExistsError(f"{out} exists and is not a regular file. Choose another name.")
-    parent = out.resolve().parent
-    if not parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {parent} for {out.name}. Create it first.")
-    try:
-        tempfile.TemporaryFile(dir=parent).close()
-    except OSError as error:
-        raise PermissionError(
-            f"Cannot write to the folder {parent}: {error.strerror}. Choose another folder."
-        ) from None
 
 
 def report_skipped(console: Console, others: Sequence[Path]) -> None:

@@ -19,16 +19,9 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import (
-    SOME_UNREADABLE,
-    PipedConsole,
-    bar,
-    check_out,
-    errors_reported,
-    report_skipped,
-    say,
-)
+from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, report_skipped, say
 from ledl.experiments import DATASET_TITLES
+from ledl.files import place_for
 from ledl.methods import METHODS
 
 # Printed at the end of the help of each command.
@@ -172,7 +165,7 @@ def fit(
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
-        check_out(out, "model.ledl")
+        place_for(out)  # raises now, not after the work
         from ledl.image_models import facts, fit_folder
         from ledl.images import PixelFeatures, image_files
         from ledl.persistence import save
@@ -262,7 +255,7 @@ def predict(
         if labels is None and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
         if confusion is not None:
-            check_out(confusion, "confusion.csv")
+            place_for(confusion)  # raises now, not after the work
         from ledl.cli import _work
         from ledl.image_models import REJECTED, open_image_model, predict_files, rejecter_for
 
@@ -309,7 +302,7 @@ def explain(
 ) -> None:
     """Explain a prediction: write a page with the atoms and training images that led to it."""
     with errors_reported(PipedConsole(stderr=True)):
-        check_out(out, "why.html")
+        place_for(out)  # raises now, not after the work
         if out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"The page {out} is for a browser. Give a name that ends in .html.")
         from ledl.image_models import explain_image, open_image_model

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import platform
-import re
 import subprocess
 import tempfile
 import time
@@ -28,7 +27,7 @@ from threadpoolctl import threadpool_limits
 import ledl
 from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
-from ledl.files import write_atomically
+from ledl.files import UNFINISHED, open_regular, write_atomically
 from ledl.methods import METHODS, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 
@@ -49,7 +48,7 @@ SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 ABANDONED_AFTER = 24 * 3600.0  # seconds until the writer of a temporary file must have been killed
 load_dataset = cache(load)  # read once in every process
-TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.json\.\w+")  # the name of a cell, and the ending that tempfile adds
+LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
 
 
 @cache
@@ -344,7 +343,8 @@ class Store:
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result of a cell, or None if there is none or its file is damaged."""
         try:
-            entry = json.loads(self._path(identity).read_text("utf-8"))
+            with open_regular(self._path(identity)) as file:
+                entry = json.loads(file.read(LARGEST_CELL))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entry, dict) or entry.get("identity") != as_json(identity):
@@ -378,10 +378,9 @@ class Store:
             raise OSError(
                 f"out={str(self.folder)!r} cannot be written to: {error}. Choose another folder."
             ) from error
-        for path in self.folder.glob("cells/*/.*"):
+        for path in self.folder.glob(f"cells/*/{UNFINISHED}"):
             try:
-                old = time.time() - path.stat().st_mtime > ABANDONED_AFTER
-                if old and TEMPORARY.fullmatch(path.name):
+                if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
                     path.unlink()
             except OSError:  # somebody else was faster
                 continue

@@ -19,7 +19,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
-from ledl.files import write_atomically
+from ledl.files import open_regular, write_atomically
 from ledl.images._networks import Network, OnnxNetwork, Preprocessing, TorchvisionNetwork
 from ledl.images._reading import (
     MAX_PIXELS,
@@ -432,7 +432,7 @@ class FeatureCache:
     def get(self, key: str) -> Array | None:
         """Return the features of a key, or None if they are missing or damaged."""
         try:
-            with self._path(key).open("rb") as file:
+            with open_regular(self._path(key)) as file:
                 features = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError):
             return None

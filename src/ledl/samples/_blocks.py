@@ -44,9 +44,9 @@ class Block(NamedTuple):
 
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
 Step = Callable[[Block], tuple[Block, Sums]]
-# `KeepCodes` gets the index of a block's first sample, and its Z and L. `ReadCodes` returns Z and L of samples,
-# given the index of the first one and the index after the last one.
-KeepCodes = Callable[[int, Array, Array], None]
+# `KeepCodes` gets Z and L of a block. `ReadCodes` returns Z and L of samples, given the index of the first one
+# and the index after the last one.
+KeepCodes = Callable[[Array, Array], None]
 ReadCodes = Callable[[int, int], tuple[Array, Array]]
 
 
@@ -95,13 +95,14 @@ class Blocks:
         raise NotImplementedError
 
     def save_codes(self, keep: KeepCodes) -> None:
-        """Pass Z and L of every block to `keep`, as NumPy arrays."""
+        """Pass Z and L of every block to `keep`, as NumPy arrays, in the order of the blocks."""
 
         def step(block: Block) -> tuple[Block, tuple[int]]:
-            keep(block.first, to_host(block.Z), to_host(block.L))
+            keep(to_host(block.Z), to_host(block.L))
             return block, (0,)
 
-        self.map_sum(step)
+        for number in range(self._n_blocks):
+            self._step(step, number)
 
     def restore_codes(self, read: ReadCodes) -> None:
         """Set Z and L of every block to those that `read` returns."""
@@ -197,7 +198,7 @@ class MappedBlocks(Blocks):
 
     def save_codes(self, keep: KeepCodes) -> None:  # as in the base class, but without reading samples
         for first, stop in self._spans:
-            keep(first, self._codes["Z"][first:stop], self._codes["L"][first:stop])
+            keep(self._codes["Z"][first:stop], self._codes["L"][first:stop])
 
     def restore_codes(self, read: ReadCodes) -> None:
         for number, span in enumerate(self._spans):

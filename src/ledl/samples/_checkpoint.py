@@ -1,7 +1,8 @@
 """Checkpoints: atoms, codes and history of a fit in one file, from which training continues.
 
-The file is a line that names the format, a line of JSON, and arrays one after another. It is complete or not
-there, and holds only numbers.
+The file is a line that names the format, a line with the checksum of all that follows, a line of JSON, and
+arrays one after another. It is complete or not there, and holds only numbers. The checksum is a CRC-32, which
+finds damage faster than the digests in hashlib do; it is not a signature.
 """
 
 from __future__ import annotations
@@ -11,21 +12,27 @@ import math
 import os
 import shutil
 import time
+import warnings
+import zlib
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from pickle import PicklingError
-from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import joblib
 import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
+from ledl.files import open_regular, place_for, remove_unfinished, write_atomically
 from ledl.samples._blocks import Block, Blocks
 
-FIRST_LINE = b"ledl checkpoint, format 1\n"
+FIRST_LINE, SECOND_LINE = b"ledl checkpoint, format 2\n", b"%08x\n"
+BODY = len(FIRST_LINE) + len(SECOND_LINE % 0)  # what the checksum covers begins here
 # A longer header, in bytes, is not ours.
 LONGEST_HEADER = 2**24
+# Bytes that are read at a time to compute the checksum.
+PIECE = 2**22
 # Share of the time of a fit that checkpoints may take: the next one waits until the last one cost less.
 SHARE = 0.1
 # Relative difference up to which sketches are of the same samples: float32 is scaled in different ways.
@@ -50,12 +57,10 @@ def as_plain(value: Any) -> Any:
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Raise if a checkpoint cannot be written there, before any work is done."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir() or Path(path).is_dir():
-        raise ValueError(
-            f"checkpoint={os.fspath(path)!r} must be a file, in a folder that exists. Choose another name, or "
-            f"make {str(folder)!r}."
-        )
+    try:
+        place_for(path)
+    except OSError as error:
+        raise ValueError(f"checkpoint={os.fspath(path)!r} cannot be written: {error}") from error
 
 
 class Checkpoint:
@@ -70,7 +75,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
-        self.path = Path(path)
+        self.path, self._place = Path(path), Path(os.path.realpath(path))  # as given, and behind all links
         self._identity: dict[str, Any] = json.loads(json.dumps(identity))
         self._records: list[dict[str, Array]] = []
         self._cost, self._written = 0.0, -math.inf
@@ -85,47 +90,63 @@ class Checkpoint:
         """
         (sketch,) = blocks.map_sum(sketch_of)
         self._sketch = to_host(sketch)
-        dtype, codes = to_host(M).dtype, (n, M.shape[-2])
+        dtype = to_host(M).dtype
         self._shapes: Shapes = {
             "sketch": (self._sketch.shape, np.dtype(np.float64)),
             "M": (tuple(M.shape), dtype),
-            "Z": (codes, dtype),
-            "L": (codes, dtype),
+            "codes": ((n, 2, M.shape[-2]), dtype),  # Z and L of each sample
         }
-        if not self.path.exists():
-            folder = self.path.resolve().parent
+        where = f"checkpoint={str(self.path)!r}"
+        try:
+            file = open_regular(self._place)
+        except FileNotFoundError:
+            folder = self._place.parent
             needed, free = 2 * sum(map(n_bytes, self._shapes.values())), shutil.disk_usage(folder).free
             if needed > free:
                 raise OSError(
                     f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
                     f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
-                )
+                ) from None
+            remove_unfinished(self._place)
             return None
-        saved, where = Saved(self.path, self._shapes), f"checkpoint={str(self.path)!r}"
-        for name, value in self._identity.items():
-            if saved.identity.get(name) != value:
+        with file:
+            header = read_header(file)
+            if header is None:
                 raise ValueError(
-                    f"{where} is of another fit: {name} was {saved.identity.get(name)!r:.60}, and is "
-                    f"{value!r:.60}. Give another path, or delete the file."
+                    f"{where} exists, but is not a checkpoint of a fit. Give another path, or delete it."
                 )
-        same = bool(saved.arrays) and set(saved.names) == set(names)
+            if header.second_line != SECOND_LINE % checksum_of(file):
+                raise ValueError(
+                    f"{where} is damaged: its checksum does not match its content. Delete the file to begin "
+                    "again, or give the path of an undamaged copy."
+                )
+            for name, value in self._identity.items():
+                if header.identity.get(name) != value:
+                    raise ValueError(
+                        f"{where} is of another fit: {name} was {header.identity.get(name)!r:.60}, and is "
+                        f"{value!r:.60}. Give another path, or delete the file."
+                    )
+            saved = map_arrays(file, header, self._shapes) if set(header.names) == set(names) else {}
+        same = bool(saved)
         if same:
             with np.errstate(invalid="ignore"):
-                difference = np.linalg.norm(saved.arrays["sketch"] - self._sketch)
+                difference = np.linalg.norm(saved["sketch"] - self._sketch)
             same = difference <= SKETCH_TOL[dtype] * np.linalg.norm(self._sketch)
-        if not same or not np.isfinite(saved.arrays["M"]).all():
+        if not same or not np.isfinite(saved["M"]).all():
             raise ValueError(
-                f"{where} is damaged, or of a fit on other samples. Give another path, or delete the file."
+                f"{where} is of a fit on other samples, or of one that failed. Give another path, or delete "
+                "the file."
             )
-        rows = np.array(saved.arrays["records"])
+        rows = np.array(saved["records"])
         if len(rows) > max_iter:
             raise ValueError(
                 f"{where} has {len(rows)} iterations, but max_iter={max_iter}. Raise max_iter, or delete the "
                 "file."
             )
-        blocks.restore_codes(saved.codes)
-        self._records = [dict(zip(saved.names, row, strict=True)) for row in rows]
-        return as_array(np.array(saved.arrays["M"]), M), list(self._records)
+        remove_unfinished(self._place)
+        blocks.restore_codes(partial(codes_of, saved["codes"]))
+        self._records = [dict(zip(header.names, row, strict=True)) for row in rows]
+        return as_array(np.array(saved["M"]), M), list(self._records)
 
     def after(self, blocks: Blocks, M: Array, record: Mapping[str, Array]) -> None:
         """Record an iteration, and write the file unless that would take too much of the time yet."""
@@ -138,86 +159,129 @@ class Checkpoint:
         self._write(blocks, to_host(M))
         self._written = time.monotonic()
         self._cost = self._written - started
-        blocks.saved_codes(Saved(self.path, self._shapes).codes)
 
     def remove(self) -> None:
-        """Delete the file: the fit is done."""
-        if self._is_ours():
-            self.path.unlink(missing_ok=True)
+        """Delete the file, because the fit is done. Warn if that fails: the model is worth more."""
+        try:
+            if self._is_ours():
+                self._place.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"The fit is done, but checkpoint={str(self.path)!r} could not be deleted: {error.strerror}. "
+                "Delete it yourself.",
+                stacklevel=2,
+            )
 
     def _write(self, blocks: Blocks, M: Array) -> None:
         """Write a new file next to the old one, then replace the old one."""
-        names = list(self._records[0])
-        history = np.array([[record[name] for name in names] for record in self._records])
-        header = {"identity": self._identity, "iterations": len(history), "records": names}
         if not self._is_ours():
             raise ValueError(
                 f"checkpoint={str(self.path)!r} was written by another fit meanwhile. Give each fit a file of "
                 "its own, and the models of a search none."
             )
-        # Always under the same name, so that killed fits leave one such file at most.
-        part = self.path.resolve().with_name(f".{self.path.name}.part")
         try:
-            with part.open("wb") as file:
-                file.write(FIRST_LINE + json.dumps(header).encode() + b"\n")
-                for array in (history, self._sketch, M):
-                    file.write(np.ascontiguousarray(array).data)
-                start, lock = file.tell(), Lock()
+            write_atomically(self._place, partial(self._write_to, blocks, M))
+        except FileNotFoundError:
+            if not self._place.parent.is_dir():
+                raise
+            return  # another fit has just begun with this path, and deleted unfinished files: next time
+        blocks.saved_codes(partial(codes_of, self._codes))
 
-                def keep(first: int, Z: Array, L: Array) -> None:
-                    """Write the codes of a block, `first` being its first sample."""
-                    for offset, codes in ((start, Z), (start + n_bytes(self._shapes["Z"]), L)):
-                        with lock:
-                            file.seek(offset + first * codes.shape[1] * codes.dtype.itemsize)
-                            file.write(np.ascontiguousarray(codes).data)
-
-                blocks.save_codes(keep)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path.resolve())
-        finally:
-            part.unlink(missing_ok=True)
+    def _write_to(self, blocks: Blocks, M: Array, file: BinaryIO) -> None:
+        """Write everything to an open file, and map the codes in it."""
+        names = list(self._records[0])
+        history = np.array([[record[name] for name in names] for record in self._records])
+        header = {"identity": self._identity, "iterations": len(history), "records": names}
+        file.seek(BODY)
+        body = Summed(file)
+        body.write(json.dumps(header).encode() + b"\n")
+        for array in (history, self._sketch, M):
+            body.write(np.ascontiguousarray(array).data)
+        offset, (shape, dtype) = file.tell(), self._shapes["codes"]
+        blocks.save_codes(body.write_codes)
+        file.seek(0)
+        file.write(FIRST_LINE + SECOND_LINE % body.checksum)
+        file.flush()
+        os.fsync(file.fileno())
+        self._codes = np.memmap(file, dtype, "r", offset, shape)
 
     def _is_ours(self) -> bool:
         """Say whether the file, if it exists, is of this fit: another fit may have the same path."""
-        return not self.path.exists() or Saved(self.path, self._shapes).identity == self._identity
+        try:
+            with open_regular(self._place) as file:
+                header = read_header(file)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return header is not None and header.identity == self._identity
 
 
-class Saved:
-    """A file as it was when it was opened, even if another file has replaced it since.
+class Summed:
+    """Writes to a file, and keeps the checksum of all that it has written."""
 
-    It may come from anybody: sizes are those of the fit that opens it, and no content is trusted. The mapping
-    `arrays` is empty if the file does not have the size that it should have.
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.checksum = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.checksum = zlib.crc32(data, self.checksum)
+        self._file.write(data)
+
+    def write_codes(self, Z: Array, L: Array) -> None:
+        self.write(np.stack([Z, L], axis=1).data)
+
+
+class Header(NamedTuple):
+    """What a file says of itself. It may come from anybody: nothing is trusted."""
+
+    second_line: bytes
+    identity: dict[str, Any]
+    n_records: int
+    names: list[str]  # of the numbers in a record
+    end: int  # first byte after it
+
+
+def read_header(file: BinaryIO) -> Header | None:
+    """Return the header of an open file, or None if it has none."""
+    if file.read(len(FIRST_LINE)) != FIRST_LINE:
+        return None
+    try:
+        second_line, header = file.read(BODY - len(FIRST_LINE)), json.loads(file.readline(LONGEST_HEADER))
+        names, n_records, identity = header["records"], header["iterations"], dict(header["identity"])
+        plain = bool(names) and all(isinstance(name, str) for name in names) and type(n_records) is int
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return Header(second_line, identity, n_records, names, file.tell()) if plain and n_records > 0 else None
+
+
+def checksum_of(file: BinaryIO) -> int:
+    """Return the checksum of the content of an open file, which is read in pieces."""
+    checksum = 0
+    file.seek(BODY)
+    while piece := file.read(PIECE):
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def map_arrays(file: BinaryIO, header: Header, shapes: Shapes) -> dict[str, Array]:
+    """Return the arrays in an open file, or none if it does not have the size that they need.
+
+    They stay as they are even if another file replaces this one.
     """
+    shapes = {"records": ((header.n_records, len(header.names)), np.dtype(np.float64)), **shapes}
+    arrays: dict[str, Array] = {}
+    offset = header.end
+    if file.seek(0, os.SEEK_END) == offset + sum(map(n_bytes, shapes.values())):
+        for name, (shape, dtype) in shapes.items():
+            arrays[name] = np.memmap(file, dtype, "r", offset, shape)
+            offset += arrays[name].nbytes
+    return arrays
 
-    def __init__(self, path: Path, shapes: Shapes) -> None:
-        with path.open("rb") as file:
-            is_ours = file.read(len(FIRST_LINE)) == FIRST_LINE
-            line = file.readline(LONGEST_HEADER) if is_ours else b""
-            offset = file.tell()
-            try:
-                header = json.loads(line)
-                self.names: list[str] = header["records"]
-                n_records = header["iterations"]
-                self.identity = dict(header["identity"])
-                plain = all(isinstance(name, str) for name in self.names) and type(n_records) is int
-            except (ValueError, KeyError, TypeError, RecursionError):
-                plain = False
-            if not plain or n_records < 1:
-                raise ValueError(
-                    f"checkpoint={str(path)!r} exists, but is not a checkpoint of a fit. Give another path, or "
-                    "delete it."
-                )
-            shapes = {"records": ((n_records, len(self.names)), np.dtype(np.float64)), **shapes}
-            self.arrays: dict[str, Array] = {}
-            if self.names and file.seek(0, os.SEEK_END) == offset + sum(map(n_bytes, shapes.values())):
-                for name, (shape, dtype) in shapes.items():
-                    self.arrays[name] = np.memmap(file, dtype, "r", offset, shape)
-                    offset += self.arrays[name].nbytes
 
-    def codes(self, first: int, stop: int) -> tuple[Array, Array]:
-        """Return Z and L of samples."""
-        return self.arrays["Z"][first:stop], self.arrays["L"][first:stop]
+def codes_of(both: Array, first: int, stop: int) -> tuple[Array, Array]:
+    """Return Z and L of samples, given those of all samples, (n, 2, K)."""
+    return both[first:stop, 0], both[first:stop, 1]
 
 
 def n_bytes(array: tuple[tuple[int, ...], np.dtype]) -> int:

@@ -175,14 +175,14 @@ class ClusterBlocks(Blocks):
 
     def codes(self) -> Array:
         found: list[Array] = []
-        self.save_codes(lambda first, Z, L: found.append(Z))
+        self.save_codes(lambda Z, L: found.append(Z))
         return np.concatenate(found)
 
     @translate_cluster_errors()
     def save_codes(self, keep: KeepCodes) -> None:
         submit = partial(self._on_worker, send_codes, (self._version,))
-        for i, (first, _) in enumerate(self._spans):  # in turn: all may be more than this machine holds
-            keep(first, *self._run(submit, {i: submit(i)}).sums)
+        for i in range(self._n_blocks):  # in turn: all may be more than this machine holds
+            keep(*self._run(submit, {i: submit(i)}).sums)
 
     @translate_cluster_errors()
     def restore_codes(self, read: ReadCodes) -> None:

@@ -328,10 +328,16 @@ def make_problem(
     """Return the problem of given weights, with the leading axes of data, start and weights.
 
     A zero weight becomes the smallest one whose root can be squared: too small to change codes,
-    while the part is still learnt, as a read-out.
+    while the part is still learnt, as a read-out. Raise an error if the type of the atoms cannot hold a weight.
     """
     (M, c), xp = start, namespace(start.M)
     dtype, device, q = M.dtype, M.device, M.shape[-1]
+    limits, remedy = xp.finfo(dtype), "" if dtype == xp.float64 else ", or use float64"
+    for name, value in (("label_weight", lam), ("code_weight", omega), ("alpha", epsilon), ("rho", rho)):
+        if (largest := to_host(value).max()) > float(limits.max):
+            raise ValueError(f"{name}={largest!s:.20} is infinite in {dtype}. Lower it{remedy}.")
+    if (least := to_host(rho).min()) < limits.smallest_normal:
+        raise ValueError(f"rho={least!s:.20} is so small that {dtype} cannot divide by it. Raise it{remedy}.")
     weights = [as_array(value, M, dtype) for value in (1.0, lam, omega, epsilon, rho)]
     one, lam, omega, epsilon, rho = (value if value.ndim else value[None, None] for value in weights)
     shapes = [tuple(array.shape[:-2]) for array in (M, lam, omega, epsilon, rho)]
@@ -372,8 +378,8 @@ def factorise(M: Array, rho: Array) -> Cholesky:
         return cholesky(add_to_diagonal(gram, rho))
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            f"rho={float(np.min(rho)):g} is so small that the code step has no solution in {M.dtype}: "
-            f"{error}. Raise rho, or use float64."
+            f"rho={float(np.min(rho)):g} is so small beside the weights that the code step has no solution in "
+            f"{M.dtype}: {error}. Raise rho, lower label_weight or code_weight, or use float64."
         ) from error
 
 
