@@ -63,10 +63,16 @@ def work(shape):
     blocks = math.ceil(shape.n / SAMPLE_BLOCK)
     in_target_space = shape.q < shape.K
     parts = [factorisation(shape), target_space(shape) if in_target_space else atom_space(shape, blocks)]
-    factors = in_target_space and shape.n < shape.K
+    factors = in_target_space and (factors_are_cheaper(shape) if blocks == 1 else shape.n < shape.K)
     parts.append(sweep_with_factors(shape) if factors else sweep_with_sums(shape, blocks))
     flops, numbers = (float(sum(part)) for part in zip(*parts, strict=True))
     return shape.batch * flops, shape.batch * numbers * FLOAT
+
+
+def factors_are_cheaper(shape):
+    """Return the choice of `ledl.solvers.atoms`."""
+    n, K, q = shape.n, shape.K, shape.q
+    return 5 * n * (4 * q + ATOM_BLOCK) < 4 * (n * (K + 2 * q) + K * q)
 
 
 def factorisation(shape):
@@ -113,7 +119,7 @@ def sweep_with_sums(shape, blocks):
 
 
 def sweep_with_factors(shape):
-    """n < K: for each block of atoms its columns of C'E and C'C, and E = T - C M kept up to date.
+    """Few samples or columns: for each block of atoms its columns of C'E and C'C, and E = T - C M kept up to date.
 
     Passes over n x K: one for each of three products; over n x q: 3 for each block of atoms; over K x q: 15.
     """

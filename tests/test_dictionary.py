@@ -1,5 +1,6 @@
 """LEDL's rules against their formulas in plain NumPy."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,14 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import FitFailedWarning
 
+from helpers import oracles
 from helpers.problems import unit
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, RejectingClassifier, load, save
+from ledl.coding import Ridge
 from ledl.datasets import few_shot_splits
+from ledl.dictionary import FittedDictionary, ResidualRule, class_residuals
 from ledl.solvers import ledl as ledl_solver
+from ledl.subspace import IdentitySubspace
 
 RULES = ["classifier", "residual", "regularized"]
 
@@ -66,6 +71,57 @@ def test_regularized_is_that_of_ridge_codes_over_their_norm(digits, fitted, ridg
     ]
     model = at(fitted, rule="regularized", ridge_alpha=ridge_alpha)
     assert_allclose(model.decision_function(digits[2]), np.transpose(expected), rtol=1e-9)
+
+
+# Classes of few atoms, of many, and of both, over 12 coordinates; the last has more classes than fits at once.
+SIZES = {"few": [3, 2, 3], "many": [9, 20, 9], "both": [1, 30, 3, 4, 30], "lopsided": [300, 5, 5, 5, 5]}
+
+
+@pytest.mark.parametrize("order", ["class by class", "mixed"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_residuals_are_those_of_each_class_however_many_atoms_it_has(sizes, order, rng):
+    labels = np.repeat(np.arange(len(SIZES[sizes])), SIZES[sizes])
+    labels = labels if order == "class by class" else rng.permutation(labels)
+    D, codes, X = (rng.standard_normal(shape) for shape in ((len(labels), 12), (6, len(labels)), (6, 12)))
+    classes = np.arange(len(SIZES[sizes]))
+    dictionary = FittedDictionary(IdentitySubspace(), D, False, Ridge(0.1), ResidualRule(), classes, labels)
+    for _ in range(2):  # the second time with what is kept
+        found, norms = class_residuals(dictionary, codes, X, np.sum(X**2, axis=1))
+        assert_allclose(found, oracles.class_residuals(D, labels, X, codes), rtol=1e-12)
+        assert_allclose(norms, [[np.linalg.norm(s[labels == j]) for j in classes] for s in codes])
+
+
+@pytest.mark.parametrize("rule", ["residual", "regularized"])
+def test_predictions_from_large_classes_take_little_memory(rule, rng):
+    X, y = rng.random((6000, 16)), np.arange(6000) % 2
+    model = CRCClassifier(rule=rule).fit(X, y)
+    tracemalloc.start()
+    try:
+        model.predict(X[:1])
+        assert tracemalloc.get_traced_memory()[1] < 4 * X.nbytes  # products of all pairs in a class: 187 times
+    finally:
+        tracemalloc.stop()
+
+
+def test_products_of_the_atoms_of_small_classes_are_made_once(digits):
+    X, y, new, _ = digits
+    model = CRCClassifier().fit(X[y < 3], y[y < 3])  # 5 samples each, and 15 coordinates
+    assert [group.products for group in model.dictionary_.groups] == [None]
+    model.fit(X, y)
+    model.predict(new)
+    kept = model.dictionary_.groups
+    assert {group.products.shape[1:] for group in kept} == {(m, m) for m in np.bincount(y)}
+    model.predict(new)
+    assert model.dictionary_.groups is kept
+
+
+def test_parts_of_scores_add_up_for_classes_of_any_size(rng):
+    X, y = rng.random((300, 40)), np.repeat([0, 1, 2, 3], [250, 40, 5, 5])
+    for rule in ("residual", "regularized"):
+        dictionary = CRCClassifier(rule=rule).fit(X, y).dictionary_
+        for x in rng.random((5, 1, 40)):
+            base, parts = dictionary.contributions(*dictionary.code_one(x))
+            assert_allclose(base + parts.sum(axis=0), dictionary.scores(x)[0], rtol=1e-12, atol=1e-12)
 
 
 def test_regularized_over_samples_is_crc(digits):

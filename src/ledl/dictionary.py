@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ledl.arrays import Array, as_array, float32_products, is_torch, namespace, 
 from ledl.coding import Lasso, Samples, Settings, code_in_chunks
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.subspace import FeatureMap, KernelSpace, Subspace
+
+# Products of the atoms of a class replace its fits if coordinates are at least so many times as many as atoms.
+PRODUCTS = 4
 
 
 class Rule(Protocol):
@@ -120,32 +123,63 @@ def log_odds(rule: Any, scores: Array) -> Array:
     return xp.where(has_scores, -xp.log(ratios), xp.zeros_like(scores))
 
 
+class ClassGroup(NamedTuple):
+    """Classes with the same number m of atoms, which are handled together: a few steps instead of c."""
+
+    classes: Array  # (g,)
+    n_atoms: int  # m
+    atoms: Array | slice  # (g m,): the indices of their atoms, class after class
+    products: Array | None  # (g, m, m): D_j D_j' of each class, where m is small
+
+
+def class_groups(dictionary: FittedDictionary) -> list[ClassGroup]:
+    """Return the classes of a dictionary in groups, with products that do not depend on samples."""
+    members, D = dictionary.members, dictionary.atoms
+    sizes, r = np.array([len(own) for own in members]), D.shape[1]
+    groups = []
+    for m in np.unique(sizes):
+        classes = np.flatnonzero(sizes == m)
+        index, products = np.concatenate([members[j] for j in classes]), None
+        if PRODUCTS * m <= r:
+            own = D[index].astype(np.float64).reshape(len(classes), m, r)
+            products = own @ own.mT
+        first = index[0] if m else 0
+        span = slice(first, first + len(index))
+        in_order = np.array_equal(index, np.arange(len(D))[span])  # then views do, instead of copies
+        groups.append(ClassGroup(classes, m, span if in_order else index, products))
+    return groups
+
+
 def class_residuals(
     dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array
 ) -> tuple[Array, Array]:
     """Return |x - s_j D_j|^2 and |s_j|, (n, c) each, with the codes s_j over the atoms D_j of class j.
 
     That is the paper's (2). Coordinates X may lack the part of x outside the span of the atoms, but
-    ``sq_norms`` = |x|^2 must have it. Rounding may make a zero slightly negative. Classes with the same number
-    of atoms are handled together, so there are a few steps instead of c.
+    ``sq_norms`` = |x|^2 must have it. Rounding may make a zero slightly negative. The time is that of coding:
+    it grows with the number of atoms, however they are shared out. So does the memory.
     """
-    xp, members = namespace(codes), dictionary.members
+    xp, (n, K), r = namespace(codes), codes.shape, X.shape[1]
     # In float64, because small differences of large numbers decide.
     S, X, D = (as_array(array, codes, xp.float64) for array in (codes, X, dictionary.atoms))
-    rhs = X @ D.mT
-    sizes = np.array([len(own) for own in members])
-    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
     residuals, norms = [], []
-    for group in groups:
-        index = as_array(np.stack([members[j] for j in group]), codes)  # (g, m)
-        own = D[index]
-        s, products = (xp.moveaxis(array[:, index], 1, 0) for array in (S, rhs))  # (g, n, m)
-        fitted = 2 * products - s @ (own @ own.mT)
-        residuals.append(sq_norms[:, None] - xp.sum(s * fitted, axis=-1).mT)
+    for classes, m, index, products in dictionary.groups:
+        index = index if isinstance(index, slice) else as_array(index, codes)
+        own, by_class = D[index], (n, len(classes), m)
+        s = xp.moveaxis(xp.reshape(S[:, index], by_class), 1, 0)  # (g, n, m)
+        # |x|^2 - |x - f|^2 = <f, 2 x - f> with the fit f = s_j D_j: by products of atoms, or by f itself.
+        if products is not None:
+            along = 2 * xp.moveaxis(xp.reshape(X @ own.mT, by_class), 1, 0) - s @ as_array(products, codes)
+            fitted = xp.vecdot(s, along)
+        else:
+            own, at_once = xp.reshape(own, (len(classes), m, r)), max(1, K // r)  # no more numbers than codes
+            fits = (s[i : i + at_once] @ own[i : i + at_once] for i in range(0, len(classes), at_once))
+            fitted = xp.concat([xp.vecdot(f, 2 * X - f) for f in fits])
+        residuals.append(sq_norms[:, None] - fitted.mT)
         norms.append(xp.astype(xp.linalg.vector_norm(s, axis=-1).mT, codes.dtype, copy=False))
-    if len(groups) == 1:
+    if len(residuals) == 1:
         return residuals[0], norms[0]
-    back = as_array(np.argsort(np.concatenate(groups)), codes)
+    back = as_array(np.argsort(np.concatenate([group.classes for group in dictionary.groups])), codes)
     return xp.concat(residuals, axis=1)[:, back], xp.concat(norms, axis=1)[:, back]
 
 
@@ -185,6 +219,13 @@ class FittedDictionary:
             classes: Any = self.classes
             self.kept["members"] = [np.flatnonzero(self.atom_labels == j) for j in range(len(classes))]
         return self.kept["members"]  # type: ignore[no-any-return]
+
+    @property
+    def groups(self) -> list[ClassGroup]:
+        """The classes in groups, for `class_residuals`; at most a quarter of the size of the atoms."""
+        if "groups" not in self.kept:
+            self.kept["groups"] = class_groups(self)
+        return self.kept["groups"]  # type: ignore[no-any-return]
 
     def codes(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
         """Return the codes (n, K) of samples."""

@@ -168,6 +168,13 @@ def test_one_coder_for_several_dictionaries(solver, tol, rng):
         assert relative_gaps(X[p], D[p], alone, alpha[p].item()).max() <= tol
 
 
+@pytest.mark.parametrize("method", [{"alpha": 0.1}, {"n_nonzero_coefs": 1}], ids=["lasso", "omp"])
+def test_products_of_atoms_that_no_machine_holds_are_announced(method, rng):
+    X = rng.random((10**6, 2))
+    with pytest.raises(ValueError, match=r"all pairs of 1000000 atoms.* need about 8,000 GB.*Use fewer atoms"):
+        sparse_encode(X[:1], X, **method)
+
+
 @pytest.mark.parametrize("tol", [1e-4, 1e-6])
 def test_two_samples_enter_few_functions(problem, tol):
     X, D = problem

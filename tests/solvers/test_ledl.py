@@ -10,6 +10,7 @@ from helpers import reference
 from helpers.problems import make_problem, unit
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import compiled
+from ledl.solvers.atoms import Factors, Sums, sweep
 from ledl.solvers.iteration import Status
 from ledl.solvers.ledl import (
     Atoms,
@@ -38,6 +39,7 @@ SHAPES = {
     "shuffled, n < d": ([9, 4, 6], 40, 37),
     "shuffled, n = d, one sample in a class": ([9, 1, 6], 16, 20),
     "more atoms than a block of the sweep": ([10] * 8, 30, 110),
+    "more samples than atoms, few columns": ([60] * 3, 5, 150),
 }
 
 
@@ -136,8 +138,8 @@ def one_code_step(request, rng):
     blocks.map_sum(lambda block: begin(weighted, M.shape[:-1], block))
     (block,) = blocks._blocks
     Z, L = 0.1 * rng.standard_normal((2, *block.Z.shape))
+    coded, C, E, _ = step.codes(block._replace(Z=Z.copy(), L=L.copy()))  # which may be overwritten
     block = block._replace(Z=Z, L=L)
-    coded, C, E, _ = step.codes(block)
     return block, step, SimpleNamespace(C=C, Z=coded.Z, L=coded.L, E=E), rho, theta
 
 
@@ -191,9 +193,14 @@ def test_L_is_a_dual_step(one_code_step):
 
 def test_compiled_shrink_is_the_plain_one(one_code_step):
     block, step, codes, _, theta = one_code_step
-    arguments = (codes.C, block.Z, block.L, step.problem.epsilon, step.problem.rho, theta)
-    for ours, plain in zip(compiled.find("shrink", codes.C)(*arguments), shrink_plain(*arguments), strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-13, atol=1e-15)
+    arguments = (step.problem.epsilon, step.problem.rho, theta)
+    plain = shrink_plain(codes.C, block.Z, block.L, *arguments)
+    for order in "C", "F":  # in the memory of its arguments, and not
+        Z, L = (np.array(x, order=order) for x in (block.Z, block.L))
+        ours = compiled.find("shrink", codes.C)(codes.C, Z, L, *arguments)
+        assert [np.shares_memory(*pair) for pair in zip(ours, (Z, L), strict=False)] == 2 * [order == "C"]
+        for one, other in zip(ours, plain, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-15)
 
 
 BATCH = {
@@ -262,6 +269,28 @@ def test_blocks_give_what_one_block_gives(n_atoms, block_size):
     np.testing.assert_allclose(one.codes(), many.codes(), atol=1e-11)
     for name, values in runs[0].history.items():
         np.testing.assert_allclose(runs[1].history[name], values, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "block_size", "form"),
+    [
+        (([40] * 3, 5, 200), None, Factors),  # fewer samples than atoms
+        (([60] * 3, 5, 150), None, Factors),  # more, and few columns
+        (([60] * 3, 120, 150), None, Sums),  # nearly as many columns as atoms
+        (([60] * 3, 5, 150), 100, Sums),  # blocks, which have more samples than atoms together
+        (([40] * 3, 5, 200), 100, Factors),
+    ],
+)
+def test_the_sweep_takes_the_form_that_needs_less_time_or_memory(shape, block_size, form, monkeypatch):
+    forms, problem = set(), make_problem(*shape)
+
+    def noted(equations, *arguments):
+        forms.add(type(equations))
+        return sweep(equations, *arguments)
+
+    monkeypatch.setattr("ledl.solvers.ledl.sweep", noted)
+    problem.solve(block_size, max_iter=2, **WEIGHTS)
+    assert forms == {form}
 
 
 @pytest.fixture(params=["array_api_strict", pytest.param("torch", marks=pytest.mark.torch)])

@@ -8,6 +8,7 @@ that do not depend on the samples are kept in `kept`, a dictionary that belongs 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from ledl.arrays import (
     Array,
     add_to_diagonal,
     as_array,
+    check_memory,
     cholesky,
     cholesky_solve,
     free_memory,
@@ -452,8 +454,17 @@ def _fit_float32(squares: Array) -> bool:
 
 
 def gram(atoms: Array, threads: int = 1) -> Array:
-    """Return D D'. Threads fill tiles of its lower triangle, which do not depend on the number of threads."""
+    """Return D D'. Threads fill tiles of its lower triangle, which do not depend on the number of threads.
+
+    Raise, before it is allocated, if this machine cannot hold it.
+    """
     K = atoms.shape[-2]
+    if str(atoms.device) == "cpu":
+        check_memory(
+            atoms.itemsize * math.prod(atoms.shape[:-1]) * K,
+            f"Inner products of all pairs of {K} atoms, which sparse codes are computed from,",
+            "Use fewer atoms, for SRC fewer training samples. CRCClassifier does without them.",
+        )
     if K < GRAM_THREADS or atoms.ndim > 2 or not isinstance(atoms, np.ndarray):
         return atoms @ atoms.mT
     G = np.empty((K, K), dtype=atoms.dtype)

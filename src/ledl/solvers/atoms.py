@@ -52,9 +52,10 @@ class Sums:
 
 @dataclass
 class Factors:
-    """C (..., n, K) and E (..., n, q): smaller than their products while samples are fewer than atoms.
+    """C (..., n, K) and E (..., n, q) themselves, whose products a sweep makes as it needs them.
 
-    A sweep keeps E = T - C M up to date with the first `done` atoms; a NumPy E is overwritten.
+    A sweep keeps E = T - C M up to date with the first `done` atoms; a NumPy E is overwritten. Factors of
+    several blocks are joined while they are smaller than the sums: with fewer samples than atoms.
     """
 
     C: Array
@@ -84,6 +85,15 @@ class Factors:
 
 # The equations of the atoms, G = C'C and S = C'E, in one form or the other. Those of blocks of samples add up.
 Equations: TypeAlias = Sums | Factors
+
+
+def factors_are_cheaper(n: int, K: int, q: int) -> bool:
+    """Return True if a sweep over K atoms takes less time with `Factors` of n samples than with `Sums`.
+
+    Sums take n K (K + 2 q) operations, and then K^2 q. Factors take n K (4 q + BLOCK), but in products of BLOCK
+    columns, which have about 4/5 of the speed (benchmarks/slopes.py).
+    """
+    return 5 * n * (4 * q + BLOCK) < 4 * (n * (K + 2 * q) + K * q)
 
 
 def sweep(

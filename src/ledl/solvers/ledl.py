@@ -50,7 +50,7 @@ from ledl.arrays import (
 )
 from ledl.samples import Block, Blocks
 from ledl.solvers import compiled
-from ledl.solvers.atoms import Equations, Factors, Sums, sweep
+from ledl.solvers.atoms import Equations, Factors, Sums, factors_are_cheaper, sweep
 from ledl.solvers.iteration import Iterations, Record, iterate
 from ledl.solvers.lasso import soft_threshold
 
@@ -205,7 +205,8 @@ class ADMM:
             problem = Problem(problem.bounds, *map(some.pick, problem[1:]))
             M, squares = some.pick(M), some.pick(squares, 1)
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
-        code_step = CodeStep(problem, M, factorise(M, problem.rho), self.dual_step.at(iteration), some, at_Z)
+        theta = self.dual_step.at(iteration)
+        code_step = CodeStep(problem, M, factorise(M, problem.rho), theta, some, at_Z, self.n)
         equations, fit, scalars, fit_at_Z = self.blocks.map_sum(code_step)
         xp, (K, q), bounds = namespace(M), M.shape[-2:], problem.bounds
         if q >= K:
@@ -239,6 +240,7 @@ class CodeStep:
     theta: float
     active: ActiveProblems | None = None  # problems that have ended keep their codes
     at_Z: bool = False
+    n_samples: int | None = None  # of all blocks
 
     def __call__(self, block: Block) -> tuple[Block, tuple[Equations, Array, Array, Array]]:
         """Take the code step; return the block with its new codes, and sums for the rest of the iteration.
@@ -261,7 +263,9 @@ class CodeStep:
             fit = xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
         else:
             equations, fit = Factors(C, E), part_norms(E, problem.bounds)
-            if C.shape[-2] >= C.shape[-1]:
+            (n, K), q = C.shape[-2:], E.shape[-1]
+            # Factors of one block of many would grow beyond their sums when those of the others are added.
+            if not (factors_are_cheaper(n, K, q) if n == self.n_samples else n < K):
                 equations = equations.sums()
         fit_at_Z = 0 * fit
         if self.at_Z:
@@ -282,7 +286,8 @@ class CodeStep:
         K, q = M.shape[-2:]
         if q < K:
             # C = V + F M' with V = Z - L / rho and F = (T - V M) (M'M + rho I)^-1; then T - C M = rho F.
-            V = block.Z - block.L / rho
+            V = block.L / -rho
+            V += block.Z
             F = cholesky_solve(self.factor, add_product(problem.targets(block, V.shape[:-2]), V, M, -1.0))
             C, E = add_product(V, F, M.mT), F
             E *= rho  # in place, and without a name for arrays that are no longer used: a device may be full
@@ -391,7 +396,7 @@ def pull_plain(products: Array, Z: Array, L: Array, rho: Array, label_rows: Arra
 def shrink_plain(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """Return the new Z and L, given C, and sums in float64, (..., 5).
+    """Return the new Z and L, given C, and sums in float64, (..., 5); the old Z and L may be overwritten.
 
     The sums are |Z|_1, <L, C - Z>, |C - Z|^2, |Z - old Z|^2, and the number of non-zeros of Z.
     """

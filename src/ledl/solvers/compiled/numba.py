@@ -111,27 +111,22 @@ def _subtract_earlier(row: Array, g: Array, D: Array) -> None:
 def shrink(
     C: Array, old: Array, L: Array, epsilon: Array, rho: Array, theta: float
 ) -> tuple[Array, Array, Array]:
-    """Return the result of `ledl.solvers.ledl.shrink_plain`, for NumPy arrays, in one pass."""
-    Z, new_L = np.empty_like(C), np.empty_like(L)
+    """Return the result of `ledl.solvers.ledl.shrink_plain` in one pass; Z and L are in the memory of the old.
+
+    New memory of this size would cost more time than the pass: the system clears it page by page.
+    """
     *problems, n, K = C.shape
     scalars = np.zeros((*problems, 5))
     epsilon, rho = (np.broadcast_to(x, (*problems, 1, 1)).reshape(-1) for x in (epsilon, rho))
-    arrays = (x.reshape(-1, n * K) for x in (C, old, L, Z, new_L))
+    Z, L = (np.require(x, requirements=["C", "W"])[...] for x in (old, L))
+    arrays = (x.reshape(-1, n * K) for x in (C, Z, L))
     _shrink(*arrays, epsilon, rho, C.dtype.type(theta), scalars.reshape(-1, 5))
-    return Z, new_L, scalars
+    return Z, L, scalars
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _shrink(
-    C: Array,
-    old: Array,
-    L: Array,
-    Z: Array,
-    new_L: Array,
-    epsilon: Array,
-    rho: Array,
-    theta: float,
-    scalars: Array,
+    C: Array, Z: Array, L: Array, epsilon: Array, rho: Array, theta: float, scalars: Array
 ) -> None:
     for p in range(len(C)):
         inverse, threshold = 1 / rho[p], epsilon[p] / rho[p]
@@ -141,8 +136,8 @@ def _shrink(
             z = v - min(max(v, -threshold), threshold)
             gap = C[p, i] - z
             dual = L[p, i] + theta * gap
-            change = z - old[p, i]
-            Z[p, i], new_L[p, i] = z, dual
+            change = z - Z[p, i]
+            Z[p, i], L[p, i] = z, dual
             l1 += abs(z)
             multiplier += dual * gap
             gap_sq += gap * gap
