@@ -206,16 +206,17 @@ def predict_files(
                 values = classifier.decision_function(X)
                 scores[good] = np.stack([-values, values], axis=1) if values.ndim == 1 else values
         for i, path in enumerate(paths[chunk]):
-            name = shown(path)
             if not good[i]:
+                name = shown(path)
                 reason = reasons.get(name, f"{name} has features that are NaN. The network may be broken.")
-                yield Prediction(name, error=reason)
+                yield Prediction(os.fspath(path), error=reason)
                 continue
             order = np.argsort(-scores[i], kind="stable")
             ranking = tuple((classes[j], float(scores[i, j])) for j in order)
             p_value = None if np.isnan(p_values[i]) else float(p_values[i])
             is_rejected = reject is not None and p_values[i] <= reject  # False for NaN
-            yield Prediction(name, REJECTED if is_rejected else ranking[0][0], ranking, p_value)
+            label = REJECTED if is_rejected else ranking[0][0]
+            yield Prediction(os.fspath(path), label, ranking, p_value)
         watch(chunk.stop, len(paths))
 
 

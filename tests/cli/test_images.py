@@ -7,12 +7,15 @@ import shutil
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 import ledl
 from helpers.commands import FAST, run
 from helpers.digits import NAMES
+from ledl import CRCClassifier
 from ledl.datasets import few_shot_splits
-from ledl.persistence import read
+from ledl.features import Preprocessing, ResNetFeatures
+from ledl.persistence import read, save
 
 
 def test_fit_prints_what_it_did_and_records_it(fitted):
@@ -107,6 +110,23 @@ def test_a_model_knows_its_network(folder, tmp_path):
     done = run("predict", out, image)
     assert done.returncode == 2
     assert "sha256" in done.stderr
+
+
+def test_a_model_file_cannot_make_a_network_take_larger_images(folder, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from helpers.networks import write_model
+
+    write_model(tmp_path / "network.onnx", n_features=16, size=8)
+    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
+    images = sorted((folder / "known").rglob("*.png"))
+    classifier = CRCClassifier().fit(extractor.transform(images), [path.parent.name for path in images])
+    hostile = Preprocessing(size=2048)
+    extractor.preprocessing = extractor.preprocessing_ = hostile
+    save(Pipeline([("features", extractor), ("classifier", classifier)]), tmp_path / "hostile.ledl")
+    done = run("predict", tmp_path / "hostile.ledl", folder / "known")
+    assert done.returncode == 2
+    assert "(n, 3, 8, 8), but the preprocessing makes (n, 3, 2048, 2048)" in " ".join(done.stderr.split())
+    assert not done.stdout
 
 
 def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_path):

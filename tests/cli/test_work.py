@@ -3,14 +3,22 @@
 import csv
 import io
 import json
+import os
+import re
 import shutil
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from helpers.commands import run
+from helpers.commands import FAST, run
 from helpers.digits import NAMES
+from ledl.csv_cells import from_cell
+from ledl.datasets import load_image_folder
+from ledl.images import shown
 
 
 def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
@@ -62,6 +70,69 @@ def test_formats_agree(folder, model):
         np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
         np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
     assert rows[0]["label"] in run("predict", model, *paths).stdout
+
+
+BAD_CLASSES = ["=cmd|' calc'!A0", "\x1b[31m\nAccuracy: 100 %", '@"x";=1+2']
+BAD_FILES = [
+    "=1+2.png",
+    "-b.png",
+    "c;=1.png",
+    "'d.png",
+    "\x1b]0;e\x07.png",
+    "\tf.png",
+    os.fsdecode(b"\xff.png"),
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(folder, tmp_path_factory):
+    """Return a folder whose classes and files have names that attack, and a model of it."""
+    root = tmp_path_factory.mktemp("hostile")
+    for name, new in zip(NAMES, BAD_CLASSES, strict=True):
+        (root / "images" / new).mkdir(parents=True)
+        for file, other in zip(sorted((folder / "known" / name).iterdir())[:7], BAD_FILES, strict=True):
+            shutil.copy(file, root / "images" / new / other)
+    assert run("fit", root / "images", "-o", root / "m.ledl", "--per-class", "4", *FAST).returncode == 0
+    return root
+
+
+def test_names_are_no_formulas_and_control_no_terminal(hostile):
+    words = ["predict", hostile / "m.ledl", "images", "--labels", "folder"]
+    done = run(*words, "--format", "csv", "--confusion", "c.csv", cwd=hostile)
+    table = run(*words, cwd=hostile)
+    matrix = (hostile / "c.csv").read_text("utf-8")
+    for printed in (done.stdout, done.stderr, table.stdout, matrix):
+        assert all(line.isprintable() for line in printed.split("\n"))
+    assert sum(line.startswith("Accuracy:") for line in table.stdout.split("\n")) == 1
+    for text in (done.stdout, matrix):
+        for separator in ",;":
+            cells = [cell for row in csv.reader(io.StringIO(text), delimiter=separator) for cell in row]
+            starts = {cell[0] for cell in cells if cell and not re.fullmatch(r"-?[\d.e-]+", cell)}
+            assert len(cells) > 3
+            assert not starts & set("=+-@'\t\r")
+    assert {from_cell(cell) for cell in next(csv.reader(io.StringIO(matrix)))[1:]} == set(BAD_CLASSES)
+
+
+def test_what_predict_writes_is_what_fit_reads(hostile):
+    images = hostile / "images"
+    done = run("predict", "../m.ledl", ".", "--format", "csv", cwd=images)
+    assert done.stdout.startswith("path,label,class_1")
+    (hostile / "labels.csv").write_text(done.stdout, "utf-8")
+    in_json = json.loads(run("predict", "../m.ledl", ".", "--format", "json", cwd=images).stdout)
+    expected = {row["path"]: row["label"] for row in in_json}  # JSON has names as they are
+    assert len(expected) == 21
+    found = load_image_folder(images, labels=hostile / "labels.csv", decode=False)
+    labels = [found.target_names[j] for j in found.target]
+    read = {
+        shown(Path(file).relative_to(images)): label
+        for file, label in zip(found.filenames, labels, strict=True)
+    }
+    assert read == expected
+    done = run("fit", ".", "-o", "../again.ledl", "--labels", "../labels.csv", *FAST, cwd=images)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(run("info", hostile / "again.ledl", "--json").stdout)["labels"] == Counter(
+        expected.values()
+    )
 
 
 def test_a_dataset_becomes_a_folder_of_images(tmp_path):

@@ -27,9 +27,22 @@ def write_model(path, n_features=4, *, pooled=True, size=None, monkeypatch=None)
         outputs.append(helper.make_tensor_value_info("pool5", TensorProto.FLOAT, ["n", n_features]))
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, size or "h", size or "w"])]
     graph = helper.make_graph(nodes, "small", inputs, outputs, [numpy_helper.from_array(weights, "weights")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(model, str(path))
+    save_graph(path, graph)
     if monkeypatch is not None:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         monkeypatch.setitem(_networks.KNOWN, digest, CAFFE)
     return weights[:, :, 0, 0]
+
+
+def write_rows(path, n_columns, *, shape=("n", 3, "h", "w"), kind=TensorProto.FLOAT):
+    """A network whose output has all values of its input in rows of `n_columns`, for any number of images."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["rows"])]
+    inputs = [helper.make_tensor_value_info("x", kind, shape)]
+    outputs = [helper.make_tensor_value_info("rows", kind, ["m", n_columns])]
+    wanted = numpy_helper.from_array(np.array([-1, n_columns]), "shape")
+    save_graph(path, helper.make_graph(nodes, "rows", inputs, outputs, [wanted]))
+
+
+def save_graph(path, graph):
+    """Write a graph as an ONNX file."""
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))

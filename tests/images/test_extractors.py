@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ from sklearn.pipeline import make_pipeline
 from helpers.networks import write_model
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
-from ledl.features import CAFFE, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import CAFFE, ImageError, NetworkError, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.images import _extractors
 from ledl.images._extractors import pyramid_parts
+from ledl.images._networks import OnnxNetwork
 
 SMALL = Preprocessing(size=8, channels="BGR", scale=1.0, mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0))
 
@@ -89,6 +91,25 @@ def test_features_are_the_output_of_the_network(images, files, model):
     assert extractor.transform([]).shape == (0, 0)
     with pytest.raises(ValueError, match="'batch_size' parameter"):
         ResNetFeatures(path, batch_size=0).fit()
+
+
+@pytest.mark.parametrize("pyramid", [False, True])
+def test_large_inputs_come_in_smaller_batches(images, model, monkeypatch, pyramid):
+    sizes = []
+
+    def run(network, batch):
+        sizes.append(batch.nbytes)
+        return batch[:, :, 0, 0]
+
+    monkeypatch.setattr(OnnxNetwork, "__call__", run)
+    extractor = ResNetFeatures(
+        model[0], preprocessing=Preprocessing(size=900), pyramid=pyramid, batch_size=1000
+    )
+    features = extractor.transform(images)
+    assert features.shape == (7, 18 if pyramid else 3)
+    assert max(sizes) <= 2**26
+    assert sum(sizes) == 7 * (6 if pyramid else 1) * 3 * 900 * 900 * 4
+    assert len(sizes) == (7 if pyramid else 2)
 
 
 def test_the_pyramid_is_the_image_and_five_crops_of_half_its_size(images, model):
@@ -308,3 +329,10 @@ def test_real_images_have_the_prepared_features(real):
     errors = np.linalg.norm(features - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert len(chosen) == 21
     assert errors.max() < 1e-2
+
+
+def test_the_real_network_refuses_other_sizes_at_once(real):
+    weights, listing = real
+    extractor = ResNetFeatures(weights, preprocessing=replace(CAFFE, size=2048))
+    with pytest.raises(NetworkError, match=r"takes .*\(n, 3, 224, 224\), but .*makes \(n, 3, 2048, 2048\)"):
+        extractor.transform(listing.filenames)

@@ -5,10 +5,11 @@ import sys
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from onnx import TensorProto
 from PIL import Image
 
-from helpers.networks import write_model
-from ledl.features import CAFFE, IMAGENET, Preprocessing, ResNetFeatures
+from helpers.networks import write_model, write_rows
+from ledl.features import CAFFE, IMAGENET, NetworkError, Preprocessing, ResNetFeatures
 from ledl.images._networks import OnnxNetwork
 
 
@@ -51,8 +52,51 @@ def test_missing_and_unknown_models_are_reported(tmp_path):
     ):
         ResNetFeatures(tmp_path / "model.onnx").fit()
     write_model(tmp_path / "fixed.onnx", size=9)
-    with pytest.raises(ValueError, match="does not take two images of 8 x 8"):
+    with pytest.raises(
+        NetworkError, match=r"fixed.onnx takes .* \(n, 3, 9, 9\), but .*makes \(n, 3, 8, 8\). Give"
+    ):
         ResNetFeatures(tmp_path / "fixed.onnx", preprocessing=Preprocessing(size=8)).fit()
+
+
+@pytest.mark.parametrize("shape", [(1, 3, "h", "w"), ("n", 3, 9, 8), ("n", 8, 8, 3), ("n", 192)])
+def test_an_input_that_does_not_fit_is_refused_before_an_image_is_decoded(shape, tmp_path, monkeypatch):
+    write_rows(tmp_path / "network.onnx", 192, shape=shape)
+    monkeypatch.setattr("ledl.images._extractors.read_image", lambda *_, **__: pytest.fail("decoded"))
+    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    with pytest.raises(NetworkError, match=r"network.onnx takes .*makes \(n, 3, 8, 8\). Give"):
+        extractor.transform([tmp_path / "1.png"])
+
+
+def test_a_network_that_does_not_tell_its_input_is_taken(tmp_path):
+    write_rows(tmp_path / "network.onnx", 192, shape=None)
+    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    assert extractor.fit_transform([np.zeros((9, 9), np.uint8)]).shape == (1, 192)
+
+
+@pytest.mark.parametrize("n_columns", [96, 7], ids=["two rows an image", "not divisible"])
+def test_errors_of_a_network_at_work_are_ours(n_columns, tmp_path):
+    write_rows(tmp_path / "network.onnx", n_columns)
+    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    with pytest.raises(
+        NetworkError, match=r"network.onnx failed on 1 images of 8 x 8 pixels: .*smaller batch_size"
+    ):
+        extractor.transform([np.zeros((9, 9), np.uint8)])
+    with pytest.raises(NetworkError, match=r"failed on 2 images"):
+        extractor.fit()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.UINT8])
+def test_networks_that_take_other_numbers_are_refused(kind, tmp_path):
+    write_rows(tmp_path / "network.onnx", 192, kind=kind)
+    with pytest.raises(NetworkError, match=r"network.onnx has the inputs .*must have one input of the type"):
+        OnnxNetwork(tmp_path / "network.onnx")
+
+
+def test_a_preprocessing_cannot_ask_for_all_the_memory():
+    for bad in ({"size": 4096}, {"size": 2**40, "resize": 2**41}, {"size": 8.5}, {"size": "8"}):
+        with pytest.raises(ValueError, match="whole numbers: size from 1 to 2048, because"):
+            Preprocessing(**bad)
+    assert Preprocessing(size=2048, resize=4000).size == 2048
 
 
 def test_a_missing_torchvision_is_reported(monkeypatch):

@@ -23,23 +23,25 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
-def printable(text: str) -> str:
-    """Return text with control characters escaped, so that it cannot control the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+def visible(text: str) -> str:
+    """Return text in one line with control characters escaped, so that it cannot control the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(console: Console, text: str, style: str = "") -> None:
     """Print text as it is, without markup and without line breaks of our own.
 
-    Control characters are escaped, because names come from untrusted files.
+    Control characters are escaped, because names come from untrusted files. Line breaks are not: names that may
+    have some must be made `visible` first.
     """
-    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+    lines = "\n".join(map(visible, text.split("\n")))
+    console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def report_skipped(console: Console, others: Sequence[Path]) -> None:
     """Print the files that are not images by their names: one may be a photo in another format."""
     if others:
-        names = ", ".join(other.name for other in others[:5])
+        names = ", ".join(visible(other.name) for other in others[:5])
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         say(console, f"Skipped (unsupported type): {names}{more}", style="yellow")
 

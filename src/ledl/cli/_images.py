@@ -19,7 +19,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, report_skipped, say
+from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, report_skipped, say, visible
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for
 from ledl.methods import METHODS
@@ -194,9 +194,9 @@ def fit(
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
             if name != "classes":
-                say(people, f"{name.capitalize() + ':':12s}{text}")
+                say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
         for name, reason in record.skipped:
-            say(people, f"{'Left out:':12s}{name}: {reason}", style="yellow")
+            say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         n_same = len(record.sha256) - len(set(record.sha256))
         if n_same:
@@ -264,7 +264,7 @@ def predict(
             rejecter_for(found, reject)
         files, truths = _work.images_of(console, paths, labels, found)
         classes = [str(label) for label in found.parts.classifier.classes_]
-        widths = max(len(str(file)) for file in files), max(map(len, [*classes, REJECTED]))
+        widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         with bar(console, "images") as watch:
             counts, unreadable = _work.write_answers(
                 zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True),
@@ -276,7 +276,7 @@ def predict(
                 mistakes=mistakes,
             )
         for reason in unreadable:
-            say(console, f"Unreadable: {reason}", style="red")
+            say(console, f"Unreadable: {visible(reason)}", style="red")
         if unreadable:
             say(console, f"Could not be read: {len(unreadable)} of {len(files)} images.")
         if labels is not None:
@@ -328,7 +328,7 @@ def info(
             return
         for name, value in described.items():
             if isinstance(value, str):
-                say(PipedConsole(), f"{name.capitalize() + ':':15s}{value}")
+                say(PipedConsole(), f"{name.capitalize() + ':':15s}{visible(value)}")
 
 
 def datasets(

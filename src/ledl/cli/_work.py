@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import PipedConsole, printable, report_skipped, say
+from ledl.cli._console import PipedConsole, report_skipped, say, visible
+from ledl.csv_cells import to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
 from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
@@ -81,7 +82,7 @@ def write_answers(
     """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
 
     A "table" has path and label, padded to `widths`, scores, and the true label after a mistake. "csv" has a
-    header. "json" also lists images that cannot be read.
+    header, and cells that `ledl fit --labels` reads. "json" also lists images that cannot be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
@@ -98,7 +99,7 @@ def write_answers(
         ranking = said.ranking[:top]
         if form == "json":
             fields = {
-                "path": said.path,
+                "path": shown(said.path),
                 "error": said.error or None,
                 "label": said.label or None,
                 "truth": None if said.error else truth,
@@ -110,13 +111,14 @@ def write_answers(
             before = ","
         elif form == "csv" and not said.error:
             p_value = "" if said.p_value is None else f"{said.p_value:.4g}"
-            pairs = [x for label, score in ranking for x in (label, f"{score:.6g}")]
-            lines.writerow([said.path, said.label, *[truth] * has_truth, *[p_value] * has_p_value, *pairs])
+            pairs = [x for label, score in ranking for x in (to_cell(label), f"{score:.6g}")]
+            names = [os.path.join(".", said.path), said.label, *[truth or ""] * has_truth]
+            lines.writerow([*map(to_cell, names), *[p_value] * has_p_value, *pairs])
         elif not said.error:
             scores = ", ".join(f"{name} {score:.3f}" for name, score in ranking)
             mistake = "" if truth in (None, said.label) else f"  wrong, should be {truth}"
-            path = f"{said.path:{min(widths[0], WIDEST_PATH)}s}"
-            say(people, f"{path}  {said.label:{widths[1]}s}  {scores}{mistake}")
+            path = f"{visible(shown(said.path)):{min(widths[0], WIDEST_PATH)}s}"
+            say(people, visible(f"{path}  {visible(said.label):{widths[1]}s}  {scores}{mistake}"))
         sys.stdout.flush()
     if form == "json":
         sys.stdout.write("[]\n" if before == "[" else "\n]\n")
@@ -145,7 +147,7 @@ def show_judged(
             )
     others = sorted({truth for truth, _ in counts} - set(classes))
     if others:
-        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+        names = visible(", ".join(others[:5])) + (", ..." if len(others) > 5 else "")
         n_refused = sum(counts[name, REJECTED] for name in others)
         what = f"{n_refused} of them were rejected" if can_reject else "they do not count"
         unknown = f"{counts.total() - n} images have labels that the model does not know"
@@ -159,18 +161,18 @@ def show_judged(
         is_short = max(len(name) for name in columns if name != REJECTED) <= 4
         heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
         heads |= {REJECTED: "none"} if REJECTED in heads else {}
-        numbers = [Column(Text(printable(heads[name])), justify="right", no_wrap=True) for name in columns]
+        numbers = [Column(Text(visible(heads[name])), justify="right", no_wrap=True) for name in columns]
         table = Table(Column("", no_wrap=True), *numbers, box=None, padding=(0, 1, 0, 0))
         for truth in rows:
             cells = []
             for said in columns:
                 style = "bold green" if truth == said else "" if counts[truth, said] else "dim"
                 cells.append(Text("·" if style == "dim" else str(counts[truth, said]), style))
-            table.add_row(Text(printable(truth if is_short else f"{heads.get(truth, ''):>3} {truth}")), *cells)
+            table.add_row(Text(visible(truth if is_short else f"{heads.get(truth, ''):>3} {truth}")), *cells)
         Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(table)
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
-            say(console, f"Columns without a row: {untested}.")
+            say(console, visible(f"Columns without a row: {untested}."))
     elif rows:
         say(
             console,
@@ -180,11 +182,11 @@ def show_judged(
     if wrong:
         say(console, "\nMost frequent mistakes:")
     for n, truth, said in sorted(wrong)[:5]:
-        say(console, f"{-n:4d}  {truth} predicted as {said}")
+        say(console, visible(f"{-n:4d}  {truth} predicted as {said}"))
     if out is not None:
         text = io.StringIO()
-        matrix = ([truth, *(counts[truth, said] for said in columns)] for truth in rows)
-        csv.writer(text, lineterminator="\n").writerows([["truth", *columns], *matrix])
+        matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
+        csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
         write_atomically(out, text.getvalue().encode())
 
 

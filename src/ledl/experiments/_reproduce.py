@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -33,6 +30,7 @@ from ledl.experiments._tables import (
     to_latex,
     to_markdown,
 )
+from ledl.experiments._workers import follow
 from ledl.files import write_atomically
 from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
 
@@ -277,7 +275,7 @@ def run_cells(
         return
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
-        options |= {"initializer": _follow, "initargs": (os.getpid(),)}
+        options |= {"initializer": follow, "initargs": (os.getpid(),)}
     yield from Parallel(n_jobs, **options)(delayed(_run_and_keep)(cell, store, device) for cell in missing)
 
 
@@ -289,21 +287,6 @@ def _run_and_keep(cell: Cell, store: Store, device: str | None) -> Done:
     if done.result is not None:
         store.put(cell.identity, done.result)
     return done
-
-
-def _follow(parent: int) -> None:
-    """Make a new worker ignore Ctrl-C, which its parent handles, and exit when its parent has been killed.
-
-    joblib's workers would go on, and a reader of the parent's output would wait for them.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 class Progress:

@@ -4,7 +4,7 @@ The public names are in `ledl.features` and `ledl.datasets`. The others are for 
 """
 
 from ledl.images._extractors import PixelFeatures, ResNetFeatures
-from ledl.images._networks import CAFFE, IMAGENET, Preprocessing
+from ledl.images._networks import CAFFE, IMAGENET, NetworkError, Preprocessing
 from ledl.images._reading import (
     FORMATS,
     MAX_PIXELS,
@@ -25,6 +25,7 @@ __all__ = [
     "IMAGENET",
     "MAX_PIXELS",
     "ImageError",
+    "NetworkError",
     "PixelFeatures",
     "Preprocessing",
     "ResNetFeatures",

@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
 from ledl.files import open_regular, write_atomically
-from ledl.images._networks import Network, OnnxNetwork, Preprocessing, TorchvisionNetwork
+from ledl.images._networks import MAX_BATCH, Network, OnnxNetwork, Preprocessing, TorchvisionNetwork
 from ledl.images._reading import (
     MAX_PIXELS,
     ImageError,
@@ -182,7 +182,8 @@ class ResNetFeatures(ImageTransformer):
         an unknown model needs one.
 
     batch_size : int, default=16
-        Number of images that the network gets at once. Each crop counts as an image.
+        Largest number of images that the network gets at once. Each crop counts as an image. There are fewer if
+        their inputs would take more than 64 MiB.
 
     cache : path, default=None
         Folder that keeps features for the next time, keyed by the content of the image, the model and the
@@ -274,13 +275,7 @@ class ResNetFeatures(ImageTransformer):
             self.__dict__.pop(name, None)
         network, preprocessing = self._loaded_network()
         size = preprocessing.size
-        try:
-            features = network(np.zeros((2, 3, size, size), dtype=np.float32))
-        except Exception as error:  # ONNX Runtime has several types of errors
-            raise ValueError(
-                f"{self.model} does not take two images of {size} x {size} pixels at once: {error}. Give a "
-                "preprocessing with the size of the network, and export the network for any number of images."
-            ) from error
+        features = network(np.zeros((2, 3, size, size), dtype=np.float32))  # raises an error if it cannot
         self._n_features_out = features.shape[1] * (6 if self.pyramid else 1)
         self.preprocessing_, self.identity_ = preprocessing, network.identity
         return self
@@ -309,7 +304,9 @@ class ResNetFeatures(ImageTransformer):
             cache = FeatureCache(self.cache, json.dumps(recipe, sort_keys=True))
         # A new list, so that `transform` in another thread does not write into it.
         self.skipped_ = skipped = Skipped()
-        size = max(self.batch_size // (6 if self.pyramid else 1), 1)
+        n_parts = 6 if self.pyramid else 1
+        n_bytes = n_parts * 3 * preprocessing.size**2 * np.dtype(np.float32).itemsize
+        size = max(min(self.batch_size // n_parts, MAX_BATCH // n_bytes), 1)
         starts: Iterable[int] = range(0, len(sources), size)
         if self.progress:
             try:
@@ -325,7 +322,7 @@ class ResNetFeatures(ImageTransformer):
             rows: dict[int, Any] = {i: row for i, _, row, _ in prepared}
             new = [(i, key, inputs) for i, key, row, inputs in prepared if row is None]
             if new:
-                made = network(np.concatenate([inputs for _, _, inputs in new])).astype(np.float32)
+                made = network(np.concatenate([inputs for _, _, inputs in new]))
                 for (i, key, _), row in zip(new, made.reshape(len(new), -1), strict=True):
                     rows[i] = row
                     if cache is not None:
@@ -369,6 +366,7 @@ class ResNetFeatures(ImageTransformer):
         """Return the network, loaded once, and its preprocessing. Raise if they are not those of `fit`."""
         self._validate_params()
         name = str(self.model)
+        network: Network
         if getattr(self, "_loaded", ("",))[0] != name:
             try:
                 network = OnnxNetwork(Path(name)) if name.endswith(".onnx") else TorchvisionNetwork(name)
@@ -399,6 +397,7 @@ class ResNetFeatures(ImageTransformer):
                 f"This was trained on images prepared by {self.preprocessing_}, but now it is {preprocessing}. "
                 "Use the first one with set_params(preprocessing=...), or fit again."
             )
+        network.check(preprocessing.size)  # before any image is decoded
         return network, preprocessing
 
     def __getstate__(self) -> dict[str, Any]:

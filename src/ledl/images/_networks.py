@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ledl.arrays import Array
 from ledl.images._reading import pillow
+
+# A network never gets more bytes at once than this, or one image. Its layers need some 15 times as much.
+MAX_BATCH = 2**26
+MAX_SIZE = 2048  # so that one image is within MAX_BATCH: a file must not ask for all the memory
+
+
+class NetworkError(ValueError):
+    """A network cannot be loaded, or cannot take the images. The message has its name and the reason.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ledl.features import IMAGENET, NetworkError, ResNetFeatures
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     broken = Path(folder) / "broken.onnx"
+    ...     _ = broken.write_text("not a network")
+    ...     try:
+    ...         ResNetFeatures(broken, preprocessing=IMAGENET).fit()
+    ...     except NetworkError as error:
+    ...         print("ONNX Runtime" in str(error))
+    True
+    """
 
 
 @dataclass(frozen=True)
@@ -21,7 +46,7 @@ class Preprocessing:
     Parameters
     ----------
     size : int
-        Height and width of the input.
+        Height and width of the input, at most 2,048.
     resize : int or None
         Length of the shorter side after resizing; the middle `size` x `size` is then cropped. If None, the full
         image is resized to `size` x `size`, and the aspect ratio is not kept.
@@ -57,9 +82,11 @@ class Preprocessing:
             raise ValueError(f"channels={self.channels!r} must be 'RGB' or 'BGR'.")
         if self.resample.upper() not in ("BILINEAR", "BICUBIC", "LANCZOS", "NEAREST", "BOX"):
             raise ValueError(f"resample={self.resample!r} must be bilinear, bicubic, lanczos, nearest or box.")
-        if self.size < 1 or (self.resize is not None and self.resize < self.size):
+        sides = [self.size] if self.resize is None else [self.size, self.resize]
+        if not all(isinstance(side, Integral) for side in sides) or not 1 <= self.size <= min(MAX_SIZE, *sides):
             raise ValueError(
-                f"size={self.size} and resize={self.resize} must be positive, and resize at least size."
+                f"size={self.size} and resize={self.resize} must be whole numbers: size from 1 to {MAX_SIZE}, "
+                "because a network needs memory for each pixel, and resize at least size."
             )
 
         numbers = [self.scale, *self.mean, *self.std]
@@ -130,7 +157,53 @@ HOW_TO_GET = (
 )
 
 
-class OnnxNetwork:
+class Network(ABC):
+    """A function of a batch (n, 3, size, size), float32, that returns features (n, n_features).
+
+    `identity` is its name or checksum. `preprocessing` is None if it is not known. `shape` is that of its
+    input, with numbers where it is fixed. All errors are of our type: each library has types of its own.
+    """
+
+    name: str
+    identity: str
+    preprocessing: Preprocessing | None
+    shape: tuple[Any, ...] = ("n", 3, "height", "width")
+
+    def check(self, size: int) -> None:
+        """Raise NetworkError if the network takes no batches of RGB images of this size, as far as it tells."""
+        made = ("n", 3, size, size)
+        fits = len(self.shape) == 4 and all(
+            not isinstance(own, int) or own == given for own, given in zip(self.shape, made, strict=True)
+        )
+        if not fits:
+            raise NetworkError(
+                f"{self.name} takes arrays of the shape ({', '.join(map(str, self.shape))}), but the "
+                f"preprocessing makes (n, 3, {size}, {size}). Give a preprocessing with the size of the "
+                "network, or export the network for any number n of images of this size."
+            )
+
+    def __call__(self, batch: Array) -> Array:
+        n, _, height, width = batch.shape
+        try:
+            features = self._run(batch)
+            features = features.mean(axis=(2, 3)) if features.ndim == 4 else features
+            if features.ndim != 2 or len(features) != n:
+                raise ValueError(f"its output has the shape {features.shape}, not ({n}, features)")
+            return features.astype(np.float32, copy=False)
+        except Exception as error:  # ONNX Runtime and PyTorch have several types of errors
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise NetworkError(
+                f"{self.name} failed on {n} images of {height} x {width} pixels: {reason}. Give a "
+                "preprocessing with the size of the network, and export the network for any number of images. "
+                "If memory ran out, use a smaller batch_size or a smaller network."
+            ) from error
+
+    @abstractmethod
+    def _run(self, batch: Array) -> Array:
+        """Return the output of the network, (n, features) or (n, features, h, w)."""
+
+
+class OnnxNetwork(Network):
     """Run an ONNX file, on a GPU if ONNX Runtime supports it."""
 
     def __init__(self, path: Path) -> None:
@@ -142,31 +215,35 @@ class OnnxNetwork:
             raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
         content = path.read_bytes()  # read once, so that the checksum is that of the loaded network
         digest = hashlib.sha256(content).hexdigest()
-        self.identity, self.preprocessing = f"sha256:{digest}", KNOWN.get(digest)
+        self.name, self.identity, self.preprocessing = str(path), f"sha256:{digest}", KNOWN.get(digest)
         available = onnxruntime.get_available_providers()
         wanted = [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
         try:
             self._session = onnxruntime.InferenceSession(content, providers=wanted)
         except Exception as error:  # ONNX Runtime has several types of errors
-            raise ValueError(
+            raise NetworkError(
                 f"{path} is not a model that ONNX Runtime can load: {error} The weights must be in the file."
             ) from error
-        (self._input, *others) = [node.name for node in self._session.get_inputs()]
+        inputs = self._session.get_inputs()
         outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
-        if others or not outputs:
-            raise ValueError(
-                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs with two or four axes. It "
-                "must have one input (n, 3, height, width) and an output (n, features) or (n, features, h, w)."
+        if [node.type for node in inputs] != ["tensor(float)"] or not outputs:
+            raise NetworkError(
+                f"{path} has the inputs {[node.type for node in inputs]} and {len(outputs)} outputs with two "
+                "or four axes. It must have one input of the type tensor(float), (n, 3, height, width), and an "
+                "output (n, features) or (n, features, h, w). Export it so."
             )
+        self._input = inputs[0].name
+        self.shape = tuple(inputs[0].shape) or self.shape  # some networks do not tell
         # Pooled features if there are any, else the mean of a map.
         self._output = min(outputs, key=lambda node: len(node.shape)).name
+        self._options = onnxruntime.RunOptions()
+        self._options.log_severity_level = 4  # it would print errors that we raise
 
-    def __call__(self, batch: Array) -> Array:
-        (features,) = self._session.run([self._output], {self._input: batch})
-        return features.mean(axis=(2, 3)) if features.ndim == 4 else features
+    def _run(self, batch: Array) -> Array:
+        return self._session.run([self._output], {self._input: batch}, self._options)[0]
 
 
-class TorchvisionNetwork:
+class TorchvisionNetwork(Network):
     """Run a network of torchvision with its default weights, up to the last pooling layer."""
 
     def __init__(self, name: str) -> None:
@@ -181,25 +258,20 @@ class TorchvisionNetwork:
             weights = torchvision.models.get_model_weights(name).DEFAULT
             network = torchvision.models.get_model(name, weights=weights)
         except (ValueError, OSError) as error:
-            raise ValueError(
+            raise NetworkError(
                 f"torchvision has no network {name!r}, or its weights cannot be loaded: {error}. {HOW_TO_GET}"
             ) from error
         network.fc = torch.nn.Identity()
         self._torch = torch
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._network = network.eval().to(self._device)
-        self.identity = f"torchvision:{weights}"
+        self.name, self.identity = name, f"torchvision:{weights}"
         made = weights.transforms()
-        self.preprocessing: Preprocessing | None = Preprocessing(
+        self.preprocessing = Preprocessing(
             size=made.crop_size[0], resize=made.resize_size[0], mean=tuple(made.mean), std=tuple(made.std)
         )
 
-    def __call__(self, batch: Array) -> Array:
+    def _run(self, batch: Array) -> Array:
         with self._torch.inference_mode():
             features = self._network(self._torch.from_numpy(batch).to(self._device))
         return np.asarray(features.cpu())
-
-
-# A function of a batch (n, 3, size, size) that returns features (n, n_features), float32. `identity` is its
-# name or checksum. `preprocessing` is None if it is not known.
-Network: TypeAlias = OnnxNetwork | TorchvisionNetwork

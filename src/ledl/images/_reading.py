@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ledl.arrays import Array
+from ledl.csv_cells import from_cell
 
 # A path, an array of bytes (height, width) or (height, width, 1, 3 or 4), or a PIL image.
 Source: TypeAlias = Any
@@ -268,8 +269,8 @@ def load_image_folder(
         A folder with one folder of images per class; or, with `labels`, a folder of images.
     labels : path, default=None
         A CSV file in UTF-8 with a file name (relative to `path`) and a label per line. If the first line has
-        the words ``filename`` and ``label``, it names the columns. Otherwise they are the first two columns.
-        A relative path is first searched in the current folder, then in `path`.
+        the words ``filename`` (or ``path``) and ``label``, it names the columns. Otherwise they are the first
+        two columns. A relative path is first searched in the current folder, then in `path`.
     size : int or (height, width), default=None
         Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
         size.
@@ -423,8 +424,9 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
             f"The labels in {shown(table)} cannot be read: {error}. The file must be CSV in UTF-8."
         ) from error
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
-    has_head = "filename" in head and "label" in head
-    columns = (head.index("filename"), head.index("label")) if has_head else (0, 1)
+    of_files = "filename" if "filename" in head else "path"
+    has_head = of_files in head and "label" in head
+    columns = (head.index(of_files), head.index("label")) if has_head else (0, 1)
     rows = rows[has_head:]
     if not rows or min(len(row) for row in rows) <= max(columns):
         raise ImageError(
@@ -432,7 +434,7 @@ def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
         )
     by_file: dict[Path, str] = {}
     for line, row in enumerate(rows, 1 + has_head):
-        name, label = (row[column].strip() for column in columns)
+        name, label = (from_cell(row[column]) for column in columns)
         image = Path(os.path.normpath(root / name))
         try:
             is_inside = image.resolve().is_relative_to(root.resolve())
