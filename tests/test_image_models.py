@@ -53,6 +53,17 @@ def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):
             np.testing.assert_allclose(small, np.asarray(image, dtype=float), atol=40)
 
 
+def test_images_that_cannot_be_read_are_recorded_by_class_and_name(folder, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(folder / "known", damaged)
+    (damaged / "null" / "00.png").write_bytes(b"not an image")
+    record = fit_folder(damaged, features="pixels", size=8, method="crc").record
+    ((name, reason),) = record.skipped
+    assert name == "null/00.png"
+    assert "is not an image" in reason
+    assert "null/00.png" not in record.files
+
+
 def test_a_faster_method_is_reported_for_many_images(folder, monkeypatch):
     monkeypatch.setattr(image_models, "MANY_IMAGES", 3)
     for method, expected in (("ledl-cv", True), ("ledl", False)):
@@ -123,6 +134,15 @@ def test_predictions_are_those_of_the_pipeline(folder, tmp_path):
         score = model.decision_function(files)[0]
         first = dict(found[0].ranking)
         np.testing.assert_allclose(np.sign(first[model.classes_[1]] - first[model.classes_[0]]), np.sign(score))
+
+
+def test_predicted_labels_are_text_whatever_the_classes_are(folder):
+    files = sorted((folder / "known").rglob("*.png"))
+    labels = [NAMES.index(file.parent.name) for file in files]
+    model = make_pipeline(PixelFeatures(size=8), ledl.CRCClassifier()).fit(files, labels)
+    for one, label in zip(predict_files(image_model(model, Record()), files), labels, strict=True):
+        assert one.label == str(label)
+        assert sorted(name for name, _ in one.ranking) == ["0", "1", "2"]
 
 
 def test_the_standard_error_is_that_of_agresti_and_coull():

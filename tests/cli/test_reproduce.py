@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.runs import cell_files, until
-from ledl.cli import app
+from ledl.cli import _reproduce, app
 
 QUICK = ["--methods", "crc,1-nn", "--splits", "2", "--select", "defaults", "--no-figures", "--jobs", "1"]
 
@@ -46,6 +46,14 @@ def test_a_table_for_people(tmp_path):
     assert "nearest neighbour" in done.stdout
     assert "CRC" in done.stdout
     assert str(out / "report.html") in done.stdout
+
+
+@pytest.mark.parametrize(("seconds", "n_least", "n_most"), [(1e6, 1, 1), (0, 4, 20)])
+def test_without_a_terminal_progress_is_a_line_now_and_then(tmp_path, monkeypatch, seconds, n_least, n_most):
+    monkeypatch.setattr(_reproduce, "LINE_EVERY", seconds)
+    done = run("reproduce", *QUICK, "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert n_least <= done.stderr.count(" of 4 cells.") <= n_most
 
 
 def test_json_for_machines_is_all_of_stdout(tmp_path):

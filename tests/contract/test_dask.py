@@ -383,9 +383,11 @@ def test_rejection(digits, never, label, scaled):
         first, _, last = assert_is_what_its_parts_are(lazy)
         assert_array_equal(first, work(X_test[:15]))
         assert_array_equal(last, work(X_test[15:]))
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            work(never.astype(complex))
+        with pytest.raises(ValueError, match=r"X has 63 features, but .* expecting 64"):
+            work(never[:, 1:])
     assert 0 < (model.predict(X_test) == model.reject_label_).mean() < 1
-    with pytest.raises(ValueError, match=r"X has 63 features, but .* expecting 64"):
-        model.predict(never[:, 1:])
 
 
 @pytest.mark.parametrize("name", ["crc", "ledl", "ledl-rbf", "src-threads"])

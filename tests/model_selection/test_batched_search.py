@@ -261,9 +261,10 @@ def test_a_fold_of_one_class_fails_alone(digits):
     X, y, *_ = digits
     every = np.arange(len(y))
     folds = [(every[y == 0], every[y == 1]), (every[::2], every[1::2])]
-    for model in (SRCClassifier(), LEDLClassifier(random_state=0, max_iter=3, tol=0)):
-        with pytest.warns(FitFailedWarning, match="2 of 4 fits failed.*one class only"):
-            found = BatchedSearchCV(model, {"alpha": [0.1, 0.01]}, cv=folds, refit=False).fit(X, y)
+    quick = LEDLClassifier(random_state=0, max_iter=3, tol=0)
+    for model, alphas in ((SRCClassifier(), [0.1, 0.01]), (quick, [0.1, 0.01]), (quick, [0.1])):
+        with pytest.warns(FitFailedWarning, match=f"{len(alphas)} of {2 * len(alphas)} fits .*one class only"):
+            found = BatchedSearchCV(model, {"alpha": alphas}, cv=folds, refit=False).fit(X, y)
         assert np.isnan(found.cv_results_["split0_test_score"]).all()
         assert np.isfinite(found.cv_results_["split1_test_score"]).all()
 
@@ -326,6 +327,19 @@ def test_nothing_to_do_is_reported(grid, options, message, digits):
         BatchedSearchCV(SRCClassifier(), grid, **{"cv": 3, **options}).fit(X, y)
 
 
+def test_scores_of_float32_have_the_type_of_the_estimator(digits):
+    X, y, *_ = digits
+    model, seen = LEDLClassifier(random_state=0, max_iter=3, tol=0), []
+
+    def look(model, X, y):
+        seen.append(model.decision_function(X).dtype)
+        return 0.0
+
+    for kind in (GridSearchCV, BatchedSearchCV):
+        kind(model, {"alpha": [0.1]}, scoring=look, cv=2, refit=False).fit(X.astype(np.float32), y)
+    assert seen == [np.float32] * 4
+
+
 @pytest.mark.torch
 def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
     X, y, *_ = digits
@@ -377,6 +391,9 @@ def test_fits_and_codes_that_do_not_converge_are_reported_once(digits):
         BatchedSearchCV(model, {"alpha": [2**-3, 2**-6]}, cv=3, refit=False).fit(X, y)
     assert [str(w.message)[:32] for w in caught] == ["6 of 6 fits did not converge: th"]
     assert caught[0].filename == __file__
+    search = BatchedSearchCV(SRCClassifier(transform_tol=1e-300), {"alpha": [0.1, 0.01]}, cv=3, refit=False)
+    with pytest.warns(ConvergenceWarning, match=f"^{2 * len(y)} codes of test samples did not reach"):
+        search.fit(X, y)
 
 
 def test_without_a_seed_all_candidates_of_a_fold_start_alike(digits):

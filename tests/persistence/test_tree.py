@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -191,7 +192,15 @@ def test_settings_of_a_machine_stay_there(path, tmp_path):
     assert_allclose(again.decision_function(new), model.decision_function(new))
 
 
-def test_callbacks_and_requests_are_left_out(path):
+def test_metadata_requests_are_left_out(path):
+    with config_context(enable_metadata_routing=True):
+        model = fitted("crc")[0].set_score_request(sample_weight=True)
+        again = round_trip(model, path)
+        assert model.get_metadata_routing().score.requests == {"sample_weight": True}
+        assert again.get_metadata_routing().score.requests == {"sample_weight": None}
+
+
+def test_callbacks_are_left_out(path):
     callback = pytest.importorskip("sklearn.callback")
     X, y, new = samples()
     model = LEDLClassifier(random_state=0, max_iter=3, tol=0)

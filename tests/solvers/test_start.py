@@ -31,6 +31,7 @@ def test_class_start_is_near_samples_and_targets_of_its_class(problem):
         assert similarity[k, own].max() > 0.97
     assert_array_equal(atoms.W.argmax(axis=1), problem.atom_classes)
     assert_array_equal(atoms.A.argmax(axis=1), problem.atom_classes)
+    assert not np.isclose(atoms.W, atoms.A).any()  # drawn apart from each other
 
 
 def test_class_start_takes_every_sample_and_no_two_atoms_alike(problem):
