@@ -12,7 +12,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ledl import CRCClassifier, DKSVDClassifier, LEDLClassifier, RejectingClassifier, SRCClassifier, explain
+from ledl import (
+    CRCClassifier,
+    DKSVDClassifier,
+    LEDLClassifier,
+    LEDLClassifierCV,
+    RejectingClassifier,
+    SRCClassifier,
+    explain,
+)
 from ledl.rejection import judge
 
 OURS = [
@@ -139,12 +147,37 @@ def test_with_pipelines_and_precomputed_kernels(known):
     np.testing.assert_allclose(given.evidence_, rbf.evidence_, atol=1e-6)
 
 
+def test_a_class_with_one_sample_is_learnt_from_and_not_judged(known):
+    X, y = known[0][:60], known[1][:60]
+    y = np.where(np.arange(60) == 7, 9, y)
+    fitted = RejectingClassifier(SRCClassifier()).fit(X, y)
+    np.testing.assert_array_equal(fitted.judged_, np.delete(np.arange(60), 7))
+    assert len(fitted.evidence_) == len(fitted.cv_predictions_) == 59
+    assert np.isfinite(fitted.evidence_).all()
+    assert fitted.predict(X[7:8])[0] == 9
+    assert 0 < fitted.p_values(X[7:8])[0] <= 1
+
+
+@pytest.mark.parametrize("wrap", [make_pipeline, lambda model: model], ids=["pipeline", "alone"])
+def test_a_search_runs_once_and_keeps_its_probabilities(known, wrap):
+    X, y = known[0][:40], known[1][:40]
+    search = LEDLClassifierCV(alpha=[2**-4, 2**-7], kernels="linear", max_iter=5, tol=0, random_state=0)
+    fitted = RejectingClassifier(wrap(search), cv=4).fit(X, y)
+    alone = search.fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), alone.predict_proba(X))
+    for train, test in StratifiedKFold(4).split(X, y):
+        settled = clone(alone.best_estimator_).fit(X[train], y[train])
+        np.testing.assert_array_equal(fitted.cv_predictions_[test], settled.predict(X[test]))
+    assert not hasattr(RejectingClassifier(SRCClassifier()).fit(X, y), "predict_proba")
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_what_cannot_be_done_is_told(known):
     X, y = known[0][:60], known[1][:60]
-    lonely = np.where(np.arange(60) == 0, 9, y)
+    lonely = np.arange(60)
     cases = [
         (RejectingClassifier(LogisticRegression()), y, TypeError, "no atoms"),
-        (RejectingClassifier(SRCClassifier()), lonely, ValueError, "one sample only"),
+        (RejectingClassifier(SRCClassifier()), lonely, ValueError, "Every class has one sample only"),
         (RejectingClassifier(SRCClassifier(), reject=1.5), y, ValueError, "reject"),
         (RejectingClassifier(SRCClassifier(), reject_label=3), y, ValueError, "label of a class"),
         (RejectingClassifier(SRCClassifier(), reject_label="none"), y, ValueError, "numbers"),

@@ -622,6 +622,9 @@ HELD_OUT_SAMPLES = 200
 
 # Range of the logarithms of the factors that are tried, for scores with differences of about 1.
 LOG_FACTORS = (-5.0, 8.0)
+# The factor where no sample can be left out to find it. With two samples of each class of digits or faces,
+# cross-validation finds 5 to 13.
+USUAL_FACTOR = 6.0
 
 KERNELS = ("linear", "hellinger")
 RULES = ("classifier", "residual", "regularized")
@@ -679,7 +682,8 @@ class LEDLClassifierCV(DictionaryClassifier):
         Folds, as in `sklearn.model_selection.GridSearchCV`. None means five folds, or as many as the largest
         class has samples. They leave out the same number of samples of each class, as far as possible. Where
         there are many classes, only as many of the folds are used as leave out 200 samples in all. A class with
-        one sample is never left out.
+        one sample is never left out. If every class has one sample only, nothing can be tested. A warning says
+        so, the candidate nearest to the defaults of `LEDLClassifier` is taken, and `temperature_` is 6.
 
     selection : {"log_loss", "accuracy"}, default="log_loss"
         Measure of the choice: the smallest log loss, or the largest accuracy. The first of equal candidates is
@@ -876,21 +880,34 @@ class LEDLClassifierCV(DictionaryClassifier):
         for model in models:
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
-        folds = list(split(base, X, y, cv, groups))
-        check_folds(folds, classes)
-        started = time.perf_counter()
-        with warnings.catch_warnings():
-            # Only the chosen candidate must converge.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            judged = judge(models, candidates, folds)
-        seconds = (time.perf_counter() - started) / (len(models) * len(folds))
-        verdicts = [verdict(row, folds) for row in judged]
-        index = choose(verdicts, self.selection)
+        folds: list[Fold] = []
+        found: dict[str, Any] = {"params": candidates}
+        if self.cv is None and not cv:
+            index, factor, score = nearest_to_defaults(candidates), USUAL_FACTOR, np.nan
+            warnings.warn(
+                "Every class has one sample only, so no sample can be left out to test candidates. The "
+                f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
+                "some class.",
+                UserWarning,
+                stacklevel=4,
+            )
+        else:
+            folds = list(split(base, X, y, cv, groups))
+            check_folds(folds, classes)
+            started = time.perf_counter()
+            with warnings.catch_warnings():
+                # Only the chosen candidate must converge.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                judged = judge(models, candidates, folds)
+            seconds = (time.perf_counter() - started) / (len(models) * len(folds))
+            verdicts = [verdict(row, folds) for row in judged]
+            index = choose(verdicts, self.selection)
+            factor = verdicts[index].factor
+            found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
+            metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
+            score = float(found[f"mean_test_{metric}"][index])
         started = time.perf_counter()
         best = clone(base).set_params(**candidates[index]).fit(X, y)
-        refit_time = time.perf_counter() - started
-        found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
-        metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
         adopt(
             self,
             _dictionary=best._dictionary,
@@ -898,12 +915,12 @@ class LEDLClassifierCV(DictionaryClassifier):
             best_estimator_=best,
             best_index_=index,
             best_params_=candidates[index],
-            best_score_=float(found[f"mean_test_{metric}"][index]),
+            best_score_=score,
             cv_results_=found,
             n_iter_=best.n_iter_,
             n_splits_=len(folds),
-            refit_time_=refit_time,
-            temperature_=verdicts[index].factor,
+            refit_time_=time.perf_counter() - started,
+            temperature_=factor,
         )
         return self
 
@@ -1035,10 +1052,17 @@ def results(
     return found
 
 
+def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
+    """Return the index of the first candidate with the most settings that are defaults of `LEDLClassifier`."""
+    defaults = LEDLClassifier().get_params()
+    return int(np.argmax([sum(defaults[name] == one[name] for name in one) for one in candidates]))
+
+
 def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
     """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
-    There are only as many folds as leave out `HELD_OUT_SAMPLES` in all. Groups are not supported.
+    There are only as many folds as leave out `HELD_OUT_SAMPLES` in all, and none if every class has one sample
+    only. Groups are not supported.
     """
     if groups is not None:
         raise ValueError(
@@ -1049,10 +1073,7 @@ def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tupl
     members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
     members = [own for own in members if len(own) > 1]
     if not members:
-        raise ValueError(
-            "Every class has one sample only, so no sample can be left out to test candidates. Give at least "
-            "two samples of some class, or use LEDLClassifier at given settings."
-        )
+        return []
     n_folds = min(N_FOLDS, max(map(len, members)))
     # Classes begin at different folds, so that the folds have about the same size.
     fold_of = np.full(len(y), -1)

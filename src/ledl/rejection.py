@@ -3,8 +3,7 @@
 Two measures compare a sample x with the classes. Both use its codes s over the atoms D of c classes:
 
 - the sparsity concentration index of Wright et al. (2009), (c max_j |s_j|_1 / |s|_1 - 1) / (c - 1). It is 1 if
-the
-  atoms of one class make up the sample, and 0 if all classes have the same share.
+  the atoms of one class make up the sample, and 0 if all classes have the same share.
 - the residual of the nearest class, min_j |x - s_j D_j|^2 / |x|^2.
 
 The usual values are learnt from the training samples: each is judged by a model that has not seen it.
@@ -20,11 +19,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.model_selection import BaseCrossValidator, check_cv
+from sklearn.model_selection import BaseCrossValidator, StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, indexable
 
@@ -33,6 +32,10 @@ from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_c
 from ledl.samples import check_rows, map_rows
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
+
+
+def _has_probabilities(model: Any) -> bool:
+    return hasattr(getattr(model, "estimator_", model.estimator), "predict_proba")
 
 
 class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -49,7 +52,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Each is standardised by its mean and its standard deviation over the training samples. The novelty is the
     second minus the first. The training samples are judged in cross-validation, each by a model that was fitted
-    without it.
+    without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
+    `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
     Parameters
     ----------
@@ -67,8 +71,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         numbers it means -1, or a smaller number if there are negative labels.
 
     cv : int or cross-validation splitter, default=5
-        Folds in which training samples are judged. There are fewer if a class has fewer samples. A splitter
-        must test each sample once, have all classes in every training fold, and need no groups.
+        Folds in which training samples are judged. There are fewer if a class with two or more samples has
+        fewer. A splitter must test each sample once, have all classes in every training fold, and need no
+        groups.
 
     Attributes
     ----------
@@ -78,11 +83,14 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, without `reject_label`.
 
-    evidence_ : ndarray of shape (n_samples, 2)
-        Concentration and residual of the training samples.
+    judged_ : ndarray of shape (n_judged,)
+        Rows of the training samples that were judged in cross-validation.
 
-    cv_predictions_ : ndarray of shape (n_samples,)
-        Labels of the training samples, predicted by models that have not seen them.
+    evidence_ : ndarray of shape (n_judged, 2)
+        Concentration and residual of these samples.
+
+    cv_predictions_ : ndarray of shape (n_judged,)
+        Labels of these samples, predicted by models that have not seen them.
 
     reject_label_ : label
         Label of a rejected sample in `predict`.
@@ -154,13 +162,15 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
         evidence, found = np.full((len(y), 2), np.nan), y.copy()
-        for train, test in judging_folds(self.cv, X, y):
-            model = clone(self.estimator).fit(*_safe_split(self.estimator, X, y, train))
+        folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
+        for train, test in folds:
+            model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
             X_test, _ = _safe_split(self.estimator, X, y, test, train)
             scores, evidence[test] = judge(model, X_test)
             found[test] = model.classes_[scores.argmax(axis=1)]
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
-        self.evidence_, self.cv_predictions_ = evidence, found
+        self.judged_ = np.sort(np.concatenate([test for _, test in folds]))
+        self.evidence_, self.cv_predictions_ = evidence[self.judged_], found[self.judged_]
         return self
 
     def predict(self, X: Array) -> Array:
@@ -301,6 +311,22 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Array) -> Array:
+        """Return probabilities of the classes, by the classifier, as if every sample were of some class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
     @property
     def n_features_in_(self) -> int:
         """Number of features seen in `fit`."""
@@ -360,16 +386,32 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 
 
+def with_chosen_settings(estimator: Any, fitted: Any) -> Any:
+    """Return an unfitted copy of an estimator in which a search is replaced by the classifier that it chose."""
+    if not isinstance(fitted, Pipeline):
+        return clone(getattr(fitted, "best_estimator_", estimator))
+    copied = clone(estimator)
+    name, last = copied.steps[-1]
+    copied.steps[-1] = (name, with_chosen_settings(last, fitted.steps[-1][1]))
+    return copied
+
+
 def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
-    """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples."""
-    classes, counts = np.unique(y, return_counts=True)
+    """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
+
+    With a number of folds, a class with one sample is never left out.
+    """
+    classes, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
     if isinstance(cv, Integral):
-        if counts.min() < 2:
+        several = np.flatnonzero(counts[numbers] > 1)
+        if not several.size:
             raise ValueError(
-                f"The class {classes[counts.argmin()]} has one sample only. Each sample is judged by a model "
-                "that has not seen it, so a class needs two. Add another sample, or leave the class out."
+                "Every class has one sample only. Each sample is judged by a model that has not seen it, so "
+                "some class needs two. Add a sample."
             )
-        cv = int(min(int(cv), counts.min()))
+        splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
+        tests = [several[test] for _, test in splitter.split(several, numbers[several])]
+        return [(np.setdiff1d(np.arange(len(y)), test), test) for test in tests]
     folds = list(check_cv(cv, y, classifier=True).split(X, y))
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if (tested != 1).any():

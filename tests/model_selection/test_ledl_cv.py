@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.calibration import calibration_curve
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
@@ -338,11 +339,24 @@ def test_many_samples_need_fewer_folds():
     assert len(default_folds(np.repeat(np.arange(38), 5), 0)) == 5
 
 
-def test_classes_of_one_sample_each_cannot_choose(digits):
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_classes_of_one_sample_each_take_the_defaults(digits, tmp_path):
     X, y = digits[:2]
     _, first = np.unique(y, return_index=True)
-    with pytest.raises(ValueError, match=r"Every class has one sample only.*use LEDLClassifier"):
-        LEDLClassifierCV(**SMALL).fit(X[first], y[first])
+    model = LEDLClassifierCV(**QUICK)
+    with pytest.warns(UserWarning, match=r"one sample only.*'alpha': 0\.015625.*not calibrated"):
+        model.fit(X[first], y[first])
+    seed = model.best_estimator_.random_state
+    plain = LEDLClassifier(random_state=seed, max_iter=model.max_iter, tol=model.tol).fit(X[first], y[first])
+    assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    assert_allclose(model.predict_proba(X), softmax(6 * plain.decision_function(X), axis=1), atol=1e-12)
+    assert (model.n_splits_, list(model.cv_results_)) == (0, ["params"])
+    assert np.isnan(model.best_score_)
+    ledl.save(model, tmp_path / "model.ledl")
+    assert_array_equal(ledl.load(tmp_path / "model.ledl").predict_proba(X), model.predict_proba(X))
+    other = LEDLClassifierCV(alpha=[2**-3, 2**-4], kernels="hellinger", **QUICK)
+    with pytest.warns(UserWarning, match=r"'alpha': 0\.125"):
+        assert other.fit(X[first], y[first]).best_params_["rule"] == "classifier"
 
 
 def test_a_class_of_one_sample_is_learnt(digits):
