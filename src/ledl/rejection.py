@@ -169,8 +169,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             scores, evidence[test] = judge(model, X_test)
             found[test] = model.classes_[scores.argmax(axis=1)]
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
-        self.judged_ = np.sort(np.concatenate([test for _, test in folds]))
-        self.evidence_, self.cv_predictions_ = evidence[self.judged_], found[self.judged_]
+        judged = np.sort(np.concatenate([test for _, test in folds]))
+        self.evidence_, self.cv_predictions_, self.judged_ = evidence[judged], found[judged], judged
         return self
 
     def predict(self, X: Array) -> Array:
