@@ -53,6 +53,12 @@ def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):
             np.testing.assert_allclose(small, np.asarray(image, dtype=float), atol=40)
 
 
+def test_thumbnails_are_large_enough_to_see_what_is_on_them(tmp_path):
+    Image.new("RGB", (900, 300)).save(tmp_path / "wide.png")
+    picture = image_models.thumbnail(str(tmp_path / "wide.png"))
+    assert Image.open(io.BytesIO(picture.tobytes())).size == (192, 64)
+
+
 def test_a_faster_method_is_reported_for_many_images(folder, monkeypatch):
     monkeypatch.setattr(image_models, "MANY_IMAGES", 3)
     for method, expected in (("ledl-cv", True), ("ledl", False)):
