@@ -383,6 +383,8 @@ def test_rejected_and_not(digits):
         (words,) = [e["text"] for e in reader.all("p", id="typical")]
         assert words.startswith("Unusual: only " if title else "Typical: ")
         assert ("none of the classes" in words) == (title is not None)
+        why = reader.inside(reader.section("why"), "h2")[0]["text"]
+        assert why == (f"Why is {found.predicted} the nearest?" if title else f"Why {found.predicted}?")
         share = float(re.search(r"([\d.]+) % of the training samples fit their class no better", words)[1])
         assert abs(share / 100 - found.p_value) < 0.006
     (doubted,) = Reader(page(replace(found, p_value=0.032))).all("p", id="typical")
