@@ -46,6 +46,12 @@ def test_the_accuracy_is_that_of_models_trained_without_the_image(trained):
     assert trained.record.cv_accuracy == np.mean(np.array(trained.record.labels) == said)
 
 
+def test_thumbnails_are_large_enough_to_see_what_is_on_them(tmp_path):
+    Image.new("RGB", (900, 300)).save(tmp_path / "wide.png")
+    picture = image_models.thumbnail(str(tmp_path / "wide.png"))
+    assert Image.open(io.BytesIO(picture.tobytes())).size == (192, 64)
+
+
 def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):
     for name, picture in zip(trained.record.files, trained.record.thumbnails, strict=True):
         small = np.asarray(Image.open(io.BytesIO(picture.tobytes())).convert("L"), dtype=float)

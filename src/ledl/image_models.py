@@ -243,6 +243,7 @@ def explain_image(
     out: str | os.PathLike[str],
     *,
     reject: float | None = None,
+    against: str | None = None,
 ) -> Explanation:
     """Return the explanation of a prediction, and write it as a page."""
     if not isinstance(found.parts.classifier, DictionaryClassifier):
@@ -252,7 +253,7 @@ def explain_image(
         )
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
-    explanation = explain(found.model, os.fspath(image))
+    explanation = explain(found.model, os.fspath(image), against=against)
     extractor, pictures = found.extractor, found.record.thumbnails
     shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
@@ -486,9 +487,9 @@ def find_extractors(
 
 
 def thumbnail(path: str) -> Array:
-    """Return a JPEG file of an image, at most 96 x 96 pixels, as an array of bytes."""
+    """Return a JPEG file of an image, at most 192 x 192 pixels, as an array of bytes."""
     image = read_image(path, "RGB")
-    image.thumbnail((96, 96))
+    image.thumbnail((192, 192))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)

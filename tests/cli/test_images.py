@@ -65,6 +65,17 @@ def test_a_page_explains_a_prediction(folder, model, tmp_path):
     assert not (tmp_path / "no.html").exists()
 
 
+def test_a_page_says_why_it_is_not_another_class(folder, model, tmp_path):
+    image = folder / "known" / "null" / "00.png"
+    for other in ("eins [1]", "zwei"):  # one of them is not the runner-up
+        done = run("explain", model, image, "-o", tmp_path / "why.html", "--against", other)
+        assert done.returncode == 0, done.stderr
+        assert f"ahead of {other}" in done.stdout.splitlines()[0]
+        near = done.stdout.split(f"nearest training samples of {other}:")[1].split("how the scores")[0]
+        assert near.count(f"{other}/") == 5
+        assert f"Why null and not {other}?" in (tmp_path / "why.html").read_text("utf-8")
+
+
 def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model, tmp_path):
     bad = tmp_path / "bad [x].png"
     bad.write_bytes(b"not an image")
@@ -189,6 +200,14 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),
         (["explain", "model.ledl", "no.png", "-o", "m.html"], "no.png"),
+        (
+            ["explain", "model.ledl", "known/null/00.png", "-o", "m.html", "--against", "nul"],
+            "classes are null, ",
+        ),
+        (
+            ["explain", "model.ledl", "known/null/00.png", "-o", "m.html", "--against", "null"],
+            "the answer itself",
+        ),
         (["info", "known/null/00.png"], "not a model file"),
         (["predict", "rows.ledl", "known"], "does not take images"),
         (["predict", "bare.ledl", "known"], "does not take images"),

@@ -12,6 +12,7 @@ from helpers.models import make
 from ledl import RejectingClassifier, explain
 from ledl.datasets import few_shot_splits, load
 from ledl.explanations import Pictures
+from ledl.explanations._words import score_bars
 from ledl.plots import ExplanationDisplay
 
 mpl.use("agg")
@@ -50,7 +51,9 @@ def test_scores_atoms_and_neighbors_are_drawn(digits, as_images, name):
     display.figure_.canvas.draw()
     axes, best = display.axes_, found.ranking
     (scores,) = axes["scores"]
-    assert_allclose(bars(scores).sum(axis=1), found.scores[best[:3]], atol=1e-12)
+    lengths = bars(scores)[:, 1]
+    assert_allclose(lengths, score_bars(found, "sample").lengths[best[:3]], atol=1e-12)
+    assert 1 >= lengths[0] > lengths[1] > lengths[2] >= 0  # the best class has the longest bar
     labels = [label.get_text() for label in scores.get_yticklabels()]
     assert labels == found.classes[best[:3]].astype(str).tolist()
     assert scores.get_title(loc="left").startswith(f"{labels[0]} ahead of {labels[1]}, by ")
@@ -62,6 +65,32 @@ def test_scores_atoms_and_neighbors_are_drawn(digits, as_images, name):
         assert atom.get_images()[0].get_array().shape == (8, 8, 3)
     assert len(axes["adds"]) == 4
     for i, ax in zip(found.neighbors, axes["neighbors"], strict=True):
+        assert_allclose(ax.get_images()[0].get_array()[..., 0], as_images[i])
+
+
+def test_probabilities_are_drawn_and_the_class_that_was_asked_about(digits, as_images):
+    X, y, new = digits
+    model = make("ledl-cv", random_state=0).fit(X, y)
+    p = model.predict_proba(new[5:6])[0]
+    asked = p.argsort()[-5]
+    pictures = Pictures(shape=(8, 8), training=as_images)
+    display = ExplanationDisplay.from_estimator(model, new[5], pictures=pictures, against=asked, n_scores=3)
+    display.figure_.canvas.draw()
+    (scores,), found = display.axes_["scores"], display.explanation
+    drawn = [*p.argsort()[::-1][:3], asked]
+    assert [label.get_text() for label in scores.get_yticklabels()] == [str(j) for j in drawn]
+    assert_allclose(bars(scores)[:, 1], p[drawn], rtol=1e-4)  # these are in float32
+    assert scores.get_title(loc="left").startswith(
+        f"{p.argmax()}, {100 * p.max():.0f} % sure, ahead of {asked}, "
+    )
+    assert display.axes_["adds"][0].get_yticklabels()[1].get_text() == str(asked)
+    k = found.decisive_atoms[0]
+    assert_allclose(
+        bars(display.axes_["adds"][0])[:, 1], found.contributions[k, [p.argmax(), asked]], atol=1e-12
+    )
+    assert len(display.axes_["against"]) == 3  # as many as the class has
+    for i, ax in zip(found.against_neighbors, display.axes_["against"], strict=True):
+        assert y[i] == asked
         assert_allclose(ax.get_images()[0].get_array()[..., 0], as_images[i])
 
 

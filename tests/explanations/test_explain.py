@@ -1,5 +1,6 @@
 """Explanations: contributions that add up, and a reconstruction and neighbours that are what they say."""
 
+import re
 from itertools import combinations
 from math import comb
 
@@ -44,6 +45,25 @@ def test_contributions_add_up_to_the_scores(fitted, digits):
         np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-12 * max(1, np.abs(found.base).max()))
         np.testing.assert_array_equal(found.scores.argmax(), expected.argmax())
         assert found.predicted == fitted.predict(x[None])[0]
+
+
+@pytest.mark.parametrize("rule", ["classifier", "residual", "regularized"])
+def test_probabilities_are_those_of_the_model(rule, digits):
+    X, y = digits
+    model = make("ledl-cv", rules=rule, random_state=0).fit(X[:80], y[:80])
+    wrapped = make_pipeline(StandardScaler(), RejectingClassifier(make("ledl-cv", rules=rule, cv=2), cv=2))
+    wrapped.fit(X[:80], y[:80])
+    inner = wrapped[-1].estimator_
+    for x in X[80:90]:
+        found, expected = explain(model, x), model.predict_proba(x[None])[0]
+        np.testing.assert_allclose(found.probabilities, expected, rtol=0, atol=1e-12)
+        assert found.probabilities.argmax() == found.ranking[0]
+        expected = inner.predict_proba(wrapped[:-1].transform(x[None]))[0]
+        np.testing.assert_allclose(explain(wrapped, x).probabilities, expected, rtol=0, atol=1e-12)
+    assert f"{found.predicted}, " in found.text().splitlines()[0]
+    assert " % sure, ahead of " in found.text().splitlines()[0]
+    assert explain(model.best_estimator_, X[80]).probabilities is None
+    np.testing.assert_allclose(explain(model, np.zeros(64)).probabilities, 0.1)
 
 
 def test_the_base_of_residuals_is_the_squared_norm(digits):
@@ -154,6 +174,65 @@ def test_the_margin_ranks_the_atoms(fitted, digits):
     assert set(found.decisive_atoms) == set(np.flatnonzero(found.codes))
     assert str(found.classes[first]) in str(found)
     assert repr(found).startswith("Explanation(")
+
+
+def test_the_answer_is_compared_with_the_class_that_is_asked_about(fitted, digits):
+    X, _ = digits
+    plain = explain(fitted, X[85])
+    first, asked = plain.ranking[0], plain.ranking[6]
+    found = explain(fitted, X[85], against=plain.classes[asked], n_neighbors=3)
+    assert found.against == plain.classes[asked]
+    np.testing.assert_array_equal(found.compared, [first, asked])
+    np.testing.assert_array_equal(plain.compared, plain.ranking[:2])
+    margins = plain.contributions[:, first] - plain.contributions[:, asked]
+    np.testing.assert_array_equal(found.margins, margins)
+    order = sorted(np.flatnonzero(plain.codes), key=lambda k: -abs(margins[k]))
+    np.testing.assert_allclose(np.abs(margins[found.decisive_atoms]), np.abs(margins[order]))
+    lines = found.text().splitlines()
+    assert f"ahead of {found.against}, by " in lines[0]
+    (scores,) = [line.split()[1:] for line in lines if line.startswith("score ")]
+    np.testing.assert_allclose(np.array(scores, dtype=float), plain.scores[[first, asked]], atol=6e-5)
+    start = lines.index(f"nearest training samples of {found.against}:")
+    named = [int(line.split()[1]) for line in lines[start + 1 : start + 4]]
+    assert named == found.against_neighbors.tolist()
+    assert plain.against is None
+    assert len(plain.against_neighbors) == 0
+
+
+def test_look_alikes_of_the_class_that_is_asked_about_are_its_nearest_samples(digits):
+    X, y = digits
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines = unit[:80] @ unit[85]
+    model = make("ledl", random_state=0).fit(X[:80], y[:80])
+    answer = model.predict(X[85:86])[0]
+    for asked in set(range(10)) - {answer}:
+        found = explain(model, X[85], against=asked, n_neighbors=4)
+        own = np.flatnonzero(y[:80] == asked)
+        expected = own[np.argsort(-cosines[own], kind="stable")][:4]
+        np.testing.assert_array_equal(found.against_neighbors, expected)
+        np.testing.assert_allclose(found.against_similarities, cosines[expected], atol=1e-10)
+
+
+def test_a_class_to_compare_with_must_be_another_class_of_the_model(digits):
+    X, y = digits
+    model = make("src").fit(X[:80], y[:80])
+    answer, other = explain(model, X[85]).classes[explain(model, X[85]).ranking[[0, 4]]]
+    assert explain(model, X[85], against=str(other)).against == other  # as the command line gives it
+    with pytest.raises(ValueError, match=rf"against={answer} is the answer itself\. Name another"):
+        explain(model, X[85], against=int(answer))
+    with pytest.raises(ValueError, match=r"'eleven' is not a class.*classes are") as caught:
+        explain(model, X[85], against="eleven")
+    assert sorted(re.findall(r"\d", str(caught.value))) == list("0123456789")
+    rejecting = RejectingClassifier(make("src"), reject=0.99).fit(X[:80], y[:80])
+    with pytest.raises(ValueError, match="nearest to this sample, which was rejected"):
+        explain(rejecting, X[85], against=answer)
+    names = np.array([f"kind {i}" for i in range(40)])
+    many = make("crc").fit(X[:80], np.tile(names, 2))
+    with pytest.raises(ValueError, match="and 30 more") as caught:
+        explain(many, X[85], against="kind 39x")
+    listed = str(caught.value).partition("classes are ")[2].partition(" and 30 more")[0].split(", ")
+    assert len(listed) == 10
+    assert listed[0] == "kind 39"  # the one that is most like it
 
 
 def test_two_classes_strings_zeros_and_float32(digits):

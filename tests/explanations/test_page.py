@@ -139,19 +139,96 @@ def test_bars_lie_where_their_numbers_say(explanation):
     assert n_bars >= len(rows)
 
 
+def class_table(reader, table):
+    """Return names, exact values and lengths of bars of a table of classes."""
+    rows = reader.inside(table, "tr")[1:]
+    names = [reader.inside(row, "th")[0]["text"] for row in rows]
+    values = [float(reader.inside(row, "data")[0]["value"]) for row in rows]
+    styles = [[e["style"] for e in reader.inside(row, "i")] for row in rows]
+    return names, values, [float(re.findall(r"width:([\d.]+)%", s[0])[0]) if s else 0.0 for s in styles]
+
+
 def test_answer_and_scores(explanation):
     reader = Reader(page(explanation))
     assert [e["text"] for e in reader.all("h1")] == [str(explanation.predicted)]
-    top, rest = reader.all("table", **{"class": "scores"})
-    rows = reader.inside(top, "tr")[1:] + reader.inside(rest, "tr")[1:]
-    assert len(reader.inside(top, "tr")) == 1 + 8
-    assert "details" in rest["in"]
-    names = [reader.inside(row, "th")[0]["text"] for row in rows]
-    assert names == [str(c) for c in explanation.classes[explanation.ranking]]
-    values = [numbers(reader, row)[0][0] for row in rows]
+    top, rest, scores = reader.all("table", **{"class": "classes"})
+    best_first = [str(c) for c in explanation.classes[explanation.ranking]]
+    assert class_table(reader, top)[0] == best_first[:5]
+    assert class_table(reader, rest)[0] == best_first[5:]
+    assert rest["in"].count("details") == 1
+    names, values, lengths = class_table(reader, scores)
+    assert names == best_first
     assert_allclose(values, np.sort(explanation.scores)[::-1])
-    lead = float(reader.inside(reader.all("p", **{"class": "lead"})[0], "data")[0]["value"])
+    assert lengths[0] > lengths[1]
+    assert (np.diff(lengths) <= 0).all()
+    assert class_table(reader, top)[2] + class_table(reader, rest)[2] == lengths
+    assert "This model gives no probabilities" in reader.inside(top, "caption")[0]["text"]
+    lead = float(reader.inside(reader.all("span", id="lead")[0], "data")[0]["value"])
     assert_allclose(lead, values[0] - values[1])
+
+
+@pytest.mark.parametrize("rule", ["classifier", "residual", "regularized"])
+def test_probabilities_are_the_bars_of_the_head(rule, digits):
+    X, y, train, test = digits
+    model = make("ledl-cv", rules=rule, random_state=0).fit(X[train], y[train])
+    p = model.predict_proba(X[test[100:101]])[0]
+    reader = Reader(page(explain(model, X[test[100]])))
+    assert reader.all("h1")[0]["text"] == f"{p.argmax()}, {100 * p.max():.0f} % sure"
+    names, values, lengths = class_table(reader, reader.all("table")[0])
+    assert names == [str(j) for j in np.argsort(-p)[:5]]
+    assert_allclose(values, np.sort(p)[::-1][:5], rtol=1e-5)  # these are in float32
+    assert_allclose(lengths, 100 * np.array(values), atol=0.0051)
+
+
+def test_the_answer_and_the_look_alikes_come_first_and_the_arithmetic_is_folded(explanation, digits):
+    X, _, train, _ = digits
+    reader = Reader(page(explanation, Pictures(shape=(8, 8), training=as_images(X[train]))))
+    order = [e for e in reader.elements if e["tag"] in ("img", "h1", "section", "details")]
+    kinds = [e.get("id", e["tag"]) for e in order if "arithmetic" not in [p.get("id") for p in e["parents"]]]
+    assert kinds[:4] == ["img", "h1", "details", "near"]
+    assert kinds[4:-2] == ["img"] * len(explanation.neighbors)
+    assert kinds[-2:] == ["why", "arithmetic"]
+    (folded,) = reader.all("details", id="arithmetic")
+    assert "open" not in folded
+    assert reader.inside(folded, "summary")[0]["text"].startswith("The arithmetic")
+    for name in ("sum", "atoms", "scores", "cosines", "fit", "read"):
+        assert any(parent is folded for parent in reader.section(name)["parents"])
+    before = "".join(e["text"] for e in [*reader.all("header"), reader.section("near"), reader.section("why")])
+    assert not re.search(r"\b(atom|code)", before)
+    meanings = {e["text"] for e in reader.inside(folded, "dt")}
+    assert meanings == {"Atom", "Code"}
+
+
+def test_another_class_than_the_runner_up_is_compared(digits):
+    X, y, train, test = digits
+    model = make("ledl-cv", random_state=0).fit(X[train], y[train])
+    p = model.predict_proba(X[test[100:101]])[0]
+    asked = p.argsort()[0]  # far from the first five
+    found = explain(model, X[test[100]], against=asked)
+    images = as_images(X[train])
+    reader = Reader(page(found, Pictures(shape=(8, 8), training=images)))
+    assert class_table(reader, reader.all("table")[0])[0] == [*(str(j) for j in np.argsort(-p)[:5]), str(asked)]
+    assert reader.all("title")[0]["text"] == f"Why {p.argmax()} and not {asked}?"
+    assert reader.inside(reader.section("why"), "h2")[0]["text"] == f"Why {p.argmax()} and not {asked}?"
+    pictures = reader.pictures(reader.section("near-against"))
+    assert len(pictures) == 4
+    for picture, i in zip(pictures, found.against_neighbors, strict=True):
+        assert y[train[i]] == asked
+        assert_array_equal(np.asarray(picture.convert("L")), images[i])
+    _, exact, _ = waterfall(reader)
+    assert_allclose(exact[-1], found.scores[[p.argmax(), asked]])
+    assert_allclose(exact[:-1].sum(axis=0), exact[-1], atol=1e-9 * np.abs(exact).max())
+    cosines, _ = numbers(reader, reader.section("cosines"))
+    assert_allclose(cosines, [*found.similarities, *found.against_similarities])
+
+
+def test_bars_of_sums_grow_with_the_score(explanation):
+    """Scores of residuals are negative: their bars begin at the worst score, not at 0."""
+    reader = Reader(page(explanation))
+    (total,) = reader.all("tr", **{"class": "total"})
+    bars = [reader.inside(cell, "i")[-1] for cell in reader.inside(total, "td")]
+    first, second = (float(re.findall(r"width:([\d.]+)%", bar["style"])[0]) for bar in bars)
+    assert first > second
 
 
 def test_cards_describe_their_atoms(explanation):
@@ -235,7 +312,7 @@ def test_training_images_stand_behind_learnt_atoms(digits):
     near = reader.section("near")
     for picture, i in zip(reader.pictures(near), found.neighbors, strict=True):
         assert_array_equal(np.asarray(picture.convert("L")), images[i])
-    cosines, _ = numbers(reader, near)
+    cosines, _ = numbers(reader, reader.section("cosines"))
     assert_allclose(cosines, found.similarities)
     assert reader.all("p", **{"class": "kicker"})[0]["text"] == "number 100"
 
@@ -255,7 +332,7 @@ def test_two_classes(digits):
     model = make("ledl", random_state=0).fit(X[few], np.where(y[few] == 0, "good", "defect"))
     reader = Reader(page(explain(model, X[other])))
     assert reader.all("h1")[0]["text"] == "defect"
-    assert len(reader.all("table", **{"class": "scores"})) == 1
+    assert len(reader.all("table", **{"class": "classes"})) == 2  # none for more classes
     _, exact, _ = waterfall(reader)
     assert_allclose(exact[-1, 1] - exact[-1, 0], model.decision_function(X[[other]])[0], rtol=1e-5)
 
@@ -273,7 +350,7 @@ def test_a_hundred_classes():
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 30)), np.repeat(np.arange(100), 2)
     reader = Reader(page(explain(make("crc").fit(X, y), X[7] + 0.01)))
-    assert reader.all("summary")[0]["text"] == "92 more classes"
+    assert reader.all("summary")[0]["text"] == "95 more classes"
     (idle,) = [e["text"] for e in reader.all("p") if "more atoms are used" in e["text"]]
     assert idle.startswith("196 more atoms are used")
 
@@ -283,13 +360,15 @@ def test_a_sample_without_atoms(name, digits):
     X, y, train, _ = digits
     found = explain(make(name, random_state=0).fit(X[train], y[train]), np.zeros(64))
     reader = Reader(page(found, Pictures(shape=(8, 8))))
-    assert "No atom is used" in reader.all("p", **{"class": "warning"})[0]["text"]
+    assert (
+        "The model knows nothing that is like this image" in reader.all("p", **{"class": "warning"})[0]["text"]
+    )
     assert reader.section("sum") is None
     assert reader.section("atoms") is None
     assert reader.section("drawn") is None
     assert reader.section("near") is None
     assert reader.all("p", **{"class": "lead"})[0]["text"] == "level with 1"
-    assert {e["class"] for e in reader.inside(reader.all("table")[0], "i")} == {"zero"}
+    assert reader.inside(reader.all("table")[0], "i") == []
 
 
 def test_rejected_and_not(digits):
@@ -304,6 +383,8 @@ def test_rejected_and_not(digits):
         (words,) = [e["text"] for e in reader.all("p", id="typical")]
         assert words.startswith("Unusual: only " if title else "Typical: ")
         assert ("none of the classes" in words) == (title is not None)
+        why = reader.inside(reader.section("why"), "h2")[0]["text"]
+        assert why == (f"Why is {found.predicted} the nearest?" if title else f"Why {found.predicted}?")
         share = float(re.search(r"([\d.]+) % of the training samples fit their class no better", words)[1])
         assert abs(share / 100 - found.p_value) < 0.006
     (doubted,) = Reader(page(replace(found, p_value=0.032))).all("p", id="typical")
@@ -321,7 +402,8 @@ def test_names_of_strangers_are_text(digits, tmp_path):
     assert reader.all("h1")[0]["text"] == found.predicted
     assert not {"script", "u"} & {e["tag"] for e in reader.elements}
     assert all(e["src"].startswith("data:image/") and "onerror" not in e for e in reader.all("img"))
-    assert {e["text"] for e in reader.all("dd")} == {"<u>\udcff"}
+    (footer,) = reader.all("footer")
+    assert {e["text"] for e in reader.inside(footer, "dd")} == {"<u>\udcff"}
     assert reader.all("title")[0]["text"].startswith("<i>title</i>: <script>")
     found.to_html(tmp_path / "page.html", model_note=[("<b>", "<u>\udcff")])  # no text in UTF-8
     assert "&lt;u&gt;\\udcff" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -417,8 +499,8 @@ def test_a_tiny_lead_does_not_look_like_none(by_samples):
     contributions[np.flatnonzero(contributions[:, first])[0], first] -= surplus
     scores = by_samples.base + contributions.sum(axis=0)
     found = replace(by_samples, contributions=contributions, scores=scores)
-    (lead,) = Reader(page(found)).all("p", **{"class": "lead"})
-    assert "by 0.0000020" in lead["text"]
+    (lead,) = Reader(page(found)).all("span", id="lead")
+    assert lead["text"] == "0.0000020"
 
 
 def test_bytes_that_claim_many_pixels_are_refused(monkeypatch):

@@ -58,6 +58,8 @@ ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for images 
 [b]Examples[/b]
 
 ledl explain model.ledl photos/3.jpg -o why.html
+
+ledl explain model.ledl photos/3.jpg -o why.html --against forest  [dim]# why is it not a forest?[/dim]
 """,
     "info": """
 [b]Examples[/b]
@@ -296,11 +298,18 @@ def explain(
             min=0.0, max=1.0, help='Answer "none of these" if the image is unlike every class, as ledl predict.'
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="Why is it not this class? Compare the answer with it, not with the runner-up.",
+        ),
+    ] = None,
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
 ) -> None:
-    """Explain a prediction: write a page with the atoms and training images that led to it."""
+    """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
         place_for(out)  # raises now, not after the work
         if out.suffix.lower() not in (".html", ".htm"):
@@ -308,7 +317,7 @@ def explain(
         from ledl.image_models import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)
-        found = explain_image(opened, image, out, reject=reject)
+        found = explain_image(opened, image, out, reject=reject, against=against)
         say(PipedConsole(), f"{found.text(opened.record.files)}\n\nPage: {out.resolve()}")
 
 

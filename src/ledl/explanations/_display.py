@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ledl.arrays import Array
 from ledl.explanations._explain import Explanation, explain
 from ledl.explanations._page import NO_PICTURES, Gallery, Picture, Pictures
+from ledl.explanations._words import bars, headline
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
@@ -24,9 +27,10 @@ def pyplot() -> Any:
 
 
 class ExplanationDisplay:
-    """Show why a sample was given its class: the sample, its scores, the decisive atoms, the nearest samples.
+    """Show why a sample was given its class: the sample, how good each class is, atoms, the nearest samples.
 
-    Blue bars add to a score; orange, striped bars take away.
+    The best class has the longest bar, by probability or, without probabilities, by score. Below the atoms,
+    blue bars add to a score; orange, striped bars take away.
 
     Parameters
     ----------
@@ -35,13 +39,14 @@ class ExplanationDisplay:
     pictures : Pictures
         Images of the sample and of the training samples.
     n_atoms, n_scores : int, default=6, 8
-        Number of atoms and of scores to draw.
+        Number of atoms and of classes to draw.
 
     Attributes
     ----------
     figure_ : matplotlib's figure, after `plot`.
     axes_ : dict of lists of axes
-        With the keys "sample", "scores", "atoms", "adds" (the bars below the atoms) and "neighbors".
+        With the keys "sample", "scores", "atoms", "adds" (the bars below the atoms), "neighbors" and
+        "against" (the nearest samples of the class that was asked about).
 
     Examples
     --------
@@ -75,6 +80,7 @@ class ExplanationDisplay:
         x: Any,
         *,
         pictures: Pictures = NO_PICTURES,
+        against: Any = None,
         figure: Any = None,
         **options: int,
     ) -> ExplanationDisplay:
@@ -88,6 +94,8 @@ class ExplanationDisplay:
             One sample, or one image if the estimator takes images.
         pictures : Pictures, default=Pictures()
             Images of the sample and of the training samples.
+        against : label, default=None
+            The class to compare the answer with. None: the runner-up.
         figure : matplotlib figure, default=None
             The figure to draw in. None: a new one.
         **options : int
@@ -97,7 +105,7 @@ class ExplanationDisplay:
         -------
         display : ExplanationDisplay
         """
-        return cls(explain(estimator, x), pictures, **options).plot(figure)
+        return cls(explain(estimator, x, against=against), pictures, **options).plot(figure)
 
     def plot(self, figure: Any = None) -> ExplanationDisplay:
         """Draw the explanation.
@@ -111,29 +119,31 @@ class ExplanationDisplay:
         -------
         display : ExplanationDisplay
         """
+        explanation, image = self.explanation, self._gallery.sample()
         shows_atoms = self.pictures.training is not None or self._gallery.atom(0) is not None
         heights = [3, 2.6, 2] if shows_atoms else [3, 1.4, 1]
+        heights += heights[-1:] if len(explanation.against_neighbors) else []
         if figure is None:
             figure = pyplot().figure(figsize=(9.6, 0.96 * sum(heights)), layout="constrained")
         self.figure_ = figure
         self.axes_: dict[str, list[Any]] = {
-            name: [] for name in ("sample", "scores", "atoms", "adds", "neighbors")
+            name: [] for name in ("sample", "scores", "atoms", "adds", "neighbors", "against")
         }
-        top, middle, bottom = figure.subfigures(3, height_ratios=heights)
+        top, middle, *bottom = figure.subfigures(len(heights), height_ratios=heights)
 
-        # The sample, if there is a picture of it, and the best scores.
-        explanation, image = self.explanation, self._gallery.sample()
+        # The sample, if there is a picture of it, and the best classes.
         widths = [3] if image is None else [2, 3]
         *self.axes_["sample"], ax = top.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         self.axes_["scores"] = [ax]
         for sample in self.axes_["sample"]:
             _show(sample, image, "", None)
-        best = explanation.ranking[: self.n_scores]
-        base = explanation.base[0] if np.ptp(explanation.base) == 0 else 0.0
-        for place, score in enumerate(explanation.scores[best]):
-            ax.barh(place, score - base, left=base, **(ADDS if score >= base else TAKES))
+        drawn, best = bars(explanation, "sample"), explanation.ranking[: self.n_scores]
+        if explanation.against is not None:
+            best = np.append(best, np.setdiff1d(explanation.compared, best))
+        ax.barh(np.arange(len(best)), drawn.lengths[best], **ADDS)
+        for place, j in enumerate(best):
             ax.annotate(
-                f" {score:.{explanation._decimals}f}",
+                f" {drawn.numbers[j]}",
                 (1, place),
                 xycoords=("axes fraction", "data"),
                 va="center",
@@ -141,56 +151,55 @@ class ExplanationDisplay:
             )
         names = [_short(label, 22) for label in explanation.classes[best]]
         ax.set_yticks(np.arange(len(best)), labels=names, parse_math=False)
+        ax.set(xlim=(0, 1), xticks=[])
         ax.invert_yaxis()
-        if base:
-            ax.set_xlim(right=max(0.0, explanation.scores.max()))  # 0 is a perfect fit
-        ax.set_xlabel(f"score; {base:.3g} is the score without any atom" if base else "score", fontsize=8)
-        _tidy(ax, base)
-        first, second = explanation.ranking[:2]
-        lead = explanation.scores[first] - explanation.scores[second]
-        title = (
-            f"{_short(explanation.classes[first], 30)} ahead of {_short(explanation.classes[second], 30)}, "
-            f"by {lead:.3g}"
-        )
+        ax.set_xlabel(drawn.meaning, fontsize=8)
+        _tidy(ax)
+        title = _short(headline(explanation), 80)
         if explanation.rejected:
             title = f"None of these (p = {explanation.p_value:.2g}); nearest: {title}"
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold", parse_math=False)
 
         self._draw_atoms(middle)
-
         if len(explanation.neighbors):
-            bottom.suptitle("Nearest training samples", fontsize=9)
-            axes = bottom.subplots(1, max(self.n_atoms, len(explanation.neighbors)), squeeze=False)[0]
-            for ax in axes:
-                ax.set_axis_off()
-            for ax, i, label, cosine in zip(
-                axes,
-                explanation.neighbors,
-                explanation.neighbor_classes,
-                explanation.similarities,
-                strict=False,
-            ):
-                name = _short(self._gallery.training_name(i), 20)
-                _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\ncosine {cosine:.2f}")
-                self.axes_["neighbors"].append(ax)
+            labels, cosines = explanation.neighbor_classes, explanation.similarities
+            title = "Nearest training samples"
+            self._draw_samples("neighbors", bottom[0], title, explanation.neighbors, labels, cosines)
+        if len(explanation.against_neighbors):
+            near, cosines = explanation.against_neighbors, explanation.against_similarities
+            title = f"Nearest training samples of {_short(explanation.against, 30)}"
+            self._draw_samples("against", bottom[1], title, near, [explanation.against] * len(near), cosines)
         return self
 
+    def _draw_samples(
+        self, key: str, part: Any, title: str, samples: Array, labels: Sequence[Any], cosines: Array
+    ) -> None:
+        """Draw training samples in a row, with their classes, names and cosines."""
+        part.suptitle(title, fontsize=9, parse_math=False)
+        axes = part.subplots(1, max(self.n_atoms, len(samples)), squeeze=False)[0]
+        for ax in axes:
+            ax.set_axis_off()
+        for ax, i, label, cosine in zip(axes, samples, labels, cosines, strict=False):
+            name = _short(self._gallery.training_name(i), 20)
+            _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\ncosine {cosine:.2f}")
+            self.axes_[key].append(ax)
+
     def _draw_atoms(self, part: Any) -> None:
-        """Draw the atoms that decide most, and below each atom the amounts it adds to the two best scores."""
-        explanation, best = self.explanation, self.explanation.ranking[:2]
+        """Draw the atoms that decide most, and below each atom the amounts it adds to the compared scores."""
+        explanation, compared = self.explanation, self.explanation.compared
         atoms = explanation.decisive_atoms[: self.n_atoms]
         if not len(atoms):
             part.suptitle("No atom is used: all classes have the same score", fontsize=9)
             return
-        part.suptitle("Atoms that decide most, and what they add to the two best scores", fontsize=9)
+        part.suptitle("Atoms that decide most, and what they add to the scores of the two classes", fontsize=9)
         images = [self._gallery.atom_or_nearest(k) for k in atoms]
         has_images = any(image is not None for image in images)
         heights = [3, 1] if has_images else None
         grid = part.subplots(1 + has_images, self.n_atoms, squeeze=False, height_ratios=heights)
         for ax in grid[:, len(atoms) :].flat:
             ax.set_axis_off()
-        limit = 1.05 * np.abs(explanation.contributions[np.ix_(atoms, best)]).max()
-        names = [_short(explanation.classes[j], 12) for j in best]
+        limit = 1.05 * np.abs(explanation.contributions[np.ix_(atoms, compared)]).max()
+        names = [_short(explanation.classes[j], 12) for j in compared]
         for k, image, column in zip(atoms, images, grid.T, strict=False):
             title = f"{_short(explanation.atom_classes[k], 14)}, code {explanation.codes[k]:+.2f}"
             ax = column[-1]
@@ -200,7 +209,7 @@ class ExplanationDisplay:
                 self.axes_["atoms"].append(column[0])
             else:
                 ax.set_title(title, fontsize=8, parse_math=False)
-            for place, value in enumerate(explanation.contributions[k, best]):
+            for place, value in enumerate(explanation.contributions[k, compared]):
                 adds = value >= 0
                 ax.barh(place, value, **(ADDS if adds else TAKES))
                 # Write on the other side of zero than the bar.
@@ -220,9 +229,9 @@ def _show(ax: Any, picture: Picture | None, title: str, side: int | None = SIDE)
         ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
-def _tidy(ax: Any, origin: float = 0.0) -> None:
+def _tidy(ax: Any) -> None:
     """Remove the frame and the ticks around bars, and draw a line where the bars begin."""
-    ax.axvline(origin, color="black", linewidth=0.8)
+    ax.axvline(0, color="black", linewidth=0.8)
     ax.tick_params(labelsize=8, length=0)
     ax.spines[:].set_visible(False)
 

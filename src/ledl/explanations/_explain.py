@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
-from ledl.dictionary import FittedDictionary
+from ledl.dictionary import FittedDictionary, log_odds
 from ledl.estimators import check_samples
 from ledl.explanations._page import Pictures, page
+from ledl.explanations._words import headline, reasons, terms
 from ledl.files import write_atomically
+from ledl.model_selection import LEDLClassifierCV
 from ledl.rejection import our_parts
 from ledl.subspace import KernelSpace
 
 
-def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
-    r"""Explain why a fitted classifier gives a sample its class.
+def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5) -> Explanation:
+    r"""Explain why a fitted classifier gives a sample its class, and not another one.
 
     If codes s are classified (LEDL, D-KSVD, LC-KSVD), atom k adds :math:`s_k W_{kj}` to the score of class j.
     If residuals decide (SRC, CRC, CSDL, LEDL with that rule), the atoms :math:`d_k` of class j together make
@@ -44,8 +48,12 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     x : array-like of shape (n_features,) or (1, n_features)
         One sample. For a pipeline it is one input of its first step, such as an image.
 
+    against : label, default=None
+        The class to compare the answer with: "why is it not this one?" None: the runner-up.
+
     n_neighbors : int, default=5
-        Number of nearest training samples to return for the sample and for each atom.
+        Number of nearest training samples to return for the sample and for each atom, and of the class
+        `against`.
 
     Returns
     -------
@@ -66,30 +74,49 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     True
     >>> int(found.predicted), int(found.atom_classes[found.decisive_atoms[0]])
     (4, 4)
+    >>> int(explain(model, X[100], against=9).against)
+    9
     """
     check_is_fitted(estimator)
     if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors} must be 1 or more.")
     parts = our_parts(estimator)
+    dictionary: FittedDictionary = parts.classifier.dictionary_
+    classes = np.asarray(dictionary.classes)
+    rival = None if against is None else number_of_class(against, classes)
     takes_lists = parts.transformers and get_tags(parts.transformers[0]).no_validation  # of images
     given = parts.transform([x] if takes_lists else x if hasattr(x, "columns") else one_row(x))
     features = one_row(given)  # without names, which a frame has
-    dictionary: FittedDictionary = parts.classifier.dictionary_
     code, z, sq_norm = dictionary.code_one(check_samples(parts.classifier, given))
     base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
+    probabilities = None
+    if isinstance(parts.classifier, LEDLClassifierCV):
+        probabilities = softmax(parts.classifier.temperature_ * log_odds(dictionary.rule, scores[None])[0])
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
+    p_value = None
+    if parts.rejecter is not None:
+        p_value = float(parts.rejecter.p_values_of(np.array([[concentration, residual]]))[0])
+    rejected = p_value is not None and p_value <= parts.rejecter.reject
+    if rival == scores.argmax():
+        raise ValueError(
+            f"against={against!r} is the class nearest to this sample, which was rejected because it is unlike "
+            "every class. Name another class, or leave against out."
+            if rejected
+            else f"against={against!r} is the answer itself. Name another class, or leave against out."
+        )
 
     # Find the training samples nearest to the sample and to each atom in use.
     atoms, samples, labels = dictionary.atoms, dictionary.samples, dictionary.sample_labels
-    classes, used = np.asarray(dictionary.classes), np.flatnonzero(code)
-    near, cosines = np.empty(0, dtype=np.int64), np.empty(0)
+    used = np.flatnonzero(code)
+    near, near_rival, cosines = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
     atom_neighbors = np.full((len(atoms), n_neighbors), -1)
     if samples is not None and labels is not None:
         norms = np.sqrt(np.einsum("ij,ij->i", samples, samples, dtype=np.float64))
         units = np.where(norms > 0, norms, 1)
         cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
-        near = np.argsort(-cosines, kind="stable")[:n_neighbors]
+        order = np.argsort(-cosines, kind="stable")
+        near, near_rival = order[:n_neighbors], order[labels[order] == rival][:n_neighbors]
         # Codes may be negative, so the sign of a cosine does not matter.
         by_atom = np.abs(atoms[used] @ samples.T) / units
         order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
@@ -100,13 +127,11 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
     is_kernel = isinstance(dictionary.space, KernelSpace)
     seen = dictionary.features.powers(features.astype(np.float64))
     scale = np.sqrt(np.sum(seen**2)) if dictionary.features.unit_norm else 1.0
-    p_value = None
-    if parts.rejecter is not None:
-        p_value = float(parts.rejecter.p_values_of(np.array([[concentration, residual]]))[0])
     return Explanation(
         predicted=classes[scores.argmax()],
         classes=classes,
         scores=scores,
+        probabilities=probabilities,
         base=base,
         contributions=contributions,
         codes=code,
@@ -119,12 +144,29 @@ def explain(estimator: Any, x: Any, *, n_neighbors: int = 5) -> Explanation:
         concentration=concentration,
         residual=residual,
         p_value=p_value,
-        rejected=p_value is not None and p_value <= parts.rejecter.reject,
+        rejected=rejected,
         neighbors=near,
         similarities=cosines[near],
         neighbor_classes=classes[:0] if labels is None else classes[labels[near]],
         atom_neighbors=atom_neighbors,
+        against=None if rival is None else classes[rival],
+        against_neighbors=near_rival,
+        against_similarities=cosines[near_rival],
     )
+
+
+def number_of_class(label: Any, classes: Array) -> int:
+    """Return the number of a class, which may be given as text. Raise ValueError if there is no such class."""
+    names = [str(known) for known in classes]
+    found = [j for j, known in enumerate(classes.tolist()) if known == label or names[j] == str(label)]
+    if not found:
+        listed = get_close_matches(str(label), names, n=10, cutoff=0)
+        rest = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
+        raise ValueError(
+            f"against={label!r} is not a class of this model. Its classes are {', '.join(listed)}{rest}. "
+            "Name one of them."
+        )
+    return found[0]
 
 
 def one_row(x: Any) -> Array:
@@ -156,6 +198,9 @@ class Explanation:
 
     scores : ndarray of shape (n_classes,)
         One score for each class. For two classes, `decision_function` gives their difference.
+
+    probabilities : ndarray of shape (n_classes,) or None
+        The probabilities of the classes, from these scores, if the model is a `LEDLClassifierCV`.
 
     base : ndarray of shape (n_classes,)
         The scores without any atom: 0 if codes are classified, :math:`-|x|^2` if residuals decide (divided as
@@ -201,13 +246,19 @@ class Explanation:
     atom_neighbors : ndarray of shape (K, n_neighbors)
         The training samples nearest to each atom that is used; -1 for other atoms, and if there are no more.
 
+    against : label or None
+        The class that was asked about. None: the answer is compared with the runner-up.
+
+    against_neighbors, against_similarities : ndarrays of shape (n_neighbors,)
+        The training samples of the class `against` with the largest cosines; empty if it is None.
+
     Examples
     --------
     >>> from ledl import SRCClassifier, explain
     >>> model = SRCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["east", "north"])
     >>> found = explain(model, [0.9, 0.2])
     >>> found
-    Explanation(east ahead of north by 0.906, from 2 of 2 atoms)
+    Explanation(east ahead of north, by 0.906; 2 of 2 atoms)
     >>> found.neighbor_classes
     array(['east', 'north'], dtype='<U5')
     """
@@ -215,6 +266,7 @@ class Explanation:
     predicted: Any
     classes: Array
     scores: Array
+    probabilities: Array | None
     base: Array
     contributions: Array
     codes: Array
@@ -232,6 +284,9 @@ class Explanation:
     similarities: Array
     neighbor_classes: Array
     atom_neighbors: Array
+    against: Any
+    against_neighbors: Array
+    against_similarities: Array
 
     @property
     def ranking(self) -> Array:
@@ -239,9 +294,19 @@ class Explanation:
         return np.argsort(-self.scores, kind="stable")
 
     @property
+    def compared(self) -> Array:
+        """The two classes that are compared, as indices into `classes`: the best, and `against` or the second.
+
+        Atoms are ranked by their part in the difference of these two scores.
+        """
+        if self.against is None:
+            return self.ranking[:2]
+        return np.array([self.ranking[0], np.flatnonzero(self.classes == self.against)[0]])
+
+    @property
     def margins(self) -> Array:
-        """The amount that each atom adds to the lead of the best class over the second, (K,)."""
-        first, second = self.ranking[:2]
+        """The amount that each atom adds to the lead of the first of the `compared` classes, (K,)."""
+        first, second = self.compared
         return self.contributions[:, first] - self.contributions[:, second]
 
     @property
@@ -252,9 +317,8 @@ class Explanation:
 
     @property
     def _decimals(self) -> int:
-        """The number of decimals that shows three or four digits of the two best scores and their terms."""
-        best = self.ranking[:2]
-        scale = np.abs([self.base[best], self.scores[best]]).max()
+        """The number of decimals that shows three or four digits of the compared scores and their terms."""
+        scale = np.abs([self.base[self.compared], self.scores[self.compared]]).max()
         return int(np.clip(3 - round(np.log10(scale)), 0, 9)) if scale > 0 else 3
 
     @property
@@ -265,12 +329,7 @@ class Explanation:
         )
 
     def __repr__(self) -> str:
-        first, second = self.ranking[:2]
-        lead, n_used = self.scores[first] - self.scores[second], len(self.decisive_atoms)
-        return (
-            f"Explanation({self.predicted!s} ahead of {self.classes[second]!s} by {lead:.3g}, from {n_used} of "
-            f"{len(self.codes)} atoms)"
-        )
+        return f"Explanation({headline(self)}; {len(self.decisive_atoms)} of {len(self.codes)} atoms)"
 
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the explanation in a few lines.
@@ -283,29 +342,37 @@ class Explanation:
         Returns
         -------
         text : str
-            The answer, a table of the atoms that decide most, and the nearest training samples.
+            The answer, the reasons, the nearest training samples, and a table of the atoms that decide most.
         """
-        best = self.ranking[:2]
-        answer = ", ahead of ".join(f"{self.classes[j]} ({self.scores[j]:.4g})" for j in best)
+        answer = headline(self)
         if self.p_value is not None:
             doubt = f"{self._share} of the training samples fit their class no better"
             answer = f"none of these ({doubt}); nearest {answer}" if self.rejected else f"{answer}; {doubt}"
+        lines = [answer, *reasons(self, "sample")]
 
-        shown = self.decisive_atoms[:10]
-        width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
-        heads = [f"{f'to {self.classes[j]!s}':>8s}" for j in best]
-        lines = [f"{answer}; larger is better", f"atom  {'class':{width}s}  amount  {heads[0]}  {heads[1]}"]
-        # The rows add up to the scores: the start, each atom, all other atoms.
-        rows = [("start", "", "", self.base)]
-        rows += [(str(k), self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]) for k in shown]
-        rows.append(("others", "", "", self.scores - sum(row[-1] for row in rows)))
-        for name, label, amount, adds in rows:
-            columns = [f"{adds[j]:+{len(head)}.4f}" for j, head in zip(best, heads, strict=True)]
-            lines.append(f"{name:6s}{label!s:{width}s}  {amount:>6s}  {'  '.join(columns)}")
-
+        best, other = self.classes[self.compared]
         lines.append("nearest training samples:" if len(self.neighbors) else "training samples are not kept")
         for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True):
             lines.append(f"{f'row {i}' if names is None else names[i]} (class {label!s}, cosine {cosine:.2f})")
+        if len(self.against_neighbors):
+            lines.append(f"nearest training samples of {other}:")
+        for i, cosine in zip(self.against_neighbors, self.against_similarities, strict=True):
+            lines.append(f"{f'row {i}' if names is None else names[i]} (cosine {cosine:.2f})")
+
+        # The rows add up to the scores: the start, each atom, all other atoms.
+        shown = self.decisive_atoms[:10]
+        width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
+        heads = [f"{f'to {label!s}':>8s}" for label in (best, other)]
+        lines.append(f"how the scores of {best} and {other} add up; larger is better:")
+        lines.append(f"atom  {'class':{width}s}    code  {heads[0]}  {heads[1]}")
+        rows = [("start", "", "", self.base)]
+        rows += [(str(k), self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]) for k in shown]
+        rows.append(("others", "", "", self.scores - sum(row[-1] for row in rows)))
+        rows.append(("score", "", "", self.scores))
+        for name, label, code, adds in rows:
+            columns = [f"{adds[j]:+{len(head)}.4f}" for j, head in zip(self.compared, heads, strict=True)]
+            lines.append(f"{name:6s}{label!s:{width}s}  {code:>6s}  {'  '.join(columns)}")
+        lines += [f"{term}: {meaning}" for term, meaning in terms(self, "sample")]
         return "\n".join(lines)
 
     __str__ = text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.explanations._words import bars, kind_of_scores, percent, reasons, score_bars, terms, to_text
 from ledl.images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image
 from ledl.images import shown as printable
 from ledl.pages import data_uri, render
@@ -26,7 +27,7 @@ Anchors: TypeAlias = Sequence[tuple[int, int, int]]
 GREY: Anchors = [(240, 130, 40), (0, 0, 0), (255, 255, 255)]
 BLUE_AND_ORANGE: Anchors = [(240, 130, 40), (0, 0, 0), (70, 160, 250)]
 
-N_SCORES = 8
+N_CLASSES = 5  # at the top of the page
 N_ATOMS = 10
 LEAST_SHARE = 0.005  # atoms that change the lead by less than this share of a score are grouped as "other"
 TINY_SIDE = 64  # pixels of pictures up to this side are shown as squares
@@ -84,7 +85,8 @@ class Gallery:
                 f"shape={tuple(shape)} does not fit a sample with {n_features} features. Give (height, width) "
                 "or (height, width, 3) if features are pixels, and None if they are not."
             )
-        n_seen = 1 + max(explanation.neighbors.max(initial=-1), explanation.atom_neighbors.max(initial=-1))
+        near = explanation.neighbors, explanation.against_neighbors, explanation.atom_neighbors
+        n_seen = 1 + max(numbers.max(initial=-1) for numbers in near)
         for name, given in [("training", pictures.training), ("names", pictures.names)]:
             if given is not None and len(given) < n_seen:
                 raise ValueError(
@@ -126,7 +128,7 @@ class Gallery:
         return f"training sample {i}" if self.pictures.names is None else file_name(self.pictures.names[i])
 
     def drawings(self) -> list[Picture]:
-        """Return the sample, the mixture of all atoms, of the atoms of the best class, and the remainder."""
+        """Return the sample, the mixture of all atoms, those of the best class and of `against`, the rest."""
         explanation, shape = self.explanation, self.pictures.shape
         if shape is None or explanation.reconstruction is None or explanation.atoms is None:
             return []
@@ -135,8 +137,9 @@ class Gallery:
         raw = explanation.codes @ explanation.atoms
         # Bring atoms to the scale of the sample; the reconstruction has it already.
         scale = raw @ explanation.reconstruction / (raw @ raw) if raw.any() else 1.0
-        own = explanation.atom_classes == explanation.predicted
-        part = scale * explanation.codes[own] @ explanation.atoms[own]
+        amounts = scale * explanation.codes[:, None] * explanation.atoms
+        shown = explanation.classes[explanation.compared[: 1 if explanation.against is None else 2]]
+        parts = [(label, amounts[explanation.atom_classes == label].sum(axis=0)) for label in shown]
         left = sample - explanation.reconstruction
         if len(shape) == 3:
             left = left.reshape(tuple(shape)).mean(axis=2)
@@ -144,7 +147,10 @@ class Gallery:
         drawn = [
             ("the image as the model sees it", grey_picture(sample, shape, limits)),
             ("rebuilt from all atoms", grey_picture(explanation.reconstruction, shape, limits)),
-            (f"rebuilt from atoms of {explanation.predicted!s} alone", grey_picture(part, shape, limits)),
+            *(
+                (f"rebuilt from atoms of {label!s} alone", grey_picture(part, shape, limits))
+                for label, part in parts
+            ),
             (
                 "remainder: blue is missing, orange is too much",
                 signed_picture(left, shape[:2], BLUE_AND_ORANGE, top),
@@ -251,34 +257,35 @@ def page(
     >>> X, y = load_digits(return_X_y=True)
     >>> model = SRCClassifier().fit(X[:100], y[:100])
     >>> html = page(explain(model, X[100]), Pictures(shape=(8, 8)), title="digit 100")
-    >>> html.startswith("<!doctype html>"), "<h1>4</h1>" in html
+    >>> html.startswith("<!doctype html>"), "<h1>4" in html
     (True, True)
     """
     gallery = Gallery(explanation, pictures)
     if title is None and isinstance(pictures.sample, str | os.PathLike):
         title = file_name(pictures.sample)
-    best, used = explanation.ranking[:2], explanation.decisive_atoms
-    base, scores = explanation.base[best], explanation.scores[best]
-    parts = explanation.contributions[:, best]
+    compared, used = explanation.compared, explanation.decisive_atoms
+    base, scores = explanation.base[compared], explanation.scores[compared]
+    parts = explanation.contributions[:, compared]
 
-    # Atoms that count for the two best classes: the first are shown one by one, the others together.
+    # Atoms that count for the two classes: the first are shown one by one, the others together.
     counts = parts[used].any(axis=1)
     scale = max(np.abs(base).max(), np.abs(scores).max())
     n_single = min(N_ATOMS, int(np.sum(np.abs(explanation.margins) >= LEAST_SHARE * scale)))
     atoms, others = np.split(used[counts], [n_single])
     levels = np.cumsum([base, *parts[atoms], parts[others].sum(axis=0)], axis=0)
+    limits = min(levels.min(), 0.0), max(levels.max(), 0.0)
     top = np.abs(parts[atoms]).max(initial=0.0)
 
-    has_one_base = np.ptp(explanation.base) <= 1e-9 * np.abs(explanation.base).max()
-    origin = float(explanation.base[0]) if has_one_base else 0.0
-    kind = "sums"
-    if (explanation.base < 0).any():
-        kind = "distances" if has_one_base else "divided distances"
-    first_scores = explanation.scores[explanation.ranking[:N_SCORES]]  # classes far behind stretch no scale
+    kind = kind_of_scores(explanation)
     lead, lead_decimals = float(scores[0] - scores[1]), explanation._decimals
     if lead > 0:  # even a small lead is shown with two digits
         lead_decimals = max(lead_decimals, min(int(1 - np.floor(np.log10(lead))), 12))
     has_pictures = any(given is not None for given in pictures[:3])
+    thing = "image" if has_pictures else "sample"
+    probabilities = explanation.probabilities
+    first_classes = explanation.ranking[:N_CLASSES].tolist()
+    if compared[1] not in first_classes:
+        first_classes.append(int(compared[1]))
     return render(
         "explanation.html",
         explanation=explanation,
@@ -288,29 +295,37 @@ def page(
         to_text=to_text,
         title=title,
         model_note=model_note,
-        thing="image" if has_pictures else "sample",
+        thing=thing,
         lacks_pillow=has_pictures and not has_pillow(),
         # The answer.
         answer="None of these" if explanation.rejected else str(explanation.predicted),
-        names=[str(explanation.classes[j]) for j in best],
+        names=[str(explanation.classes[j]) for j in compared],
+        sure=None if probabilities is None else [percent(p) for p in probabilities[compared]],
+        is_close=probabilities is not None and probabilities[compared[1]] > probabilities[compared[0]] / 2,
+        is_unusual=explanation.rejected or (explanation.p_value is not None and explanation.p_value < 0.1),
         share=explanation._share,
+        bars=bars(explanation, thing),
+        first_classes=first_classes,
+        other_classes=[j for j in explanation.ranking.tolist() if j not in first_classes],
+        reasons=reasons(explanation, thing),
+        # The scores.
+        terms=terms(explanation, thing),
+        kind=kind,
+        score_bars=score_bars(explanation, thing),
+        all_scores=[to_text(score, explanation._decimals) for score in explanation.scores],
+        decimals=explanation._decimals,
         lead=lead,
         lead_decimals=lead_decimals,
         n_used=len(used),
         n_own=np.count_nonzero(explanation.atom_classes[used] == explanation.predicted),
-        # The scores.
-        kind=kind,
-        decimals=explanation._decimals,
-        n_scores=N_SCORES,
-        origin=origin,
-        score_limits=(min(first_scores.min(), origin, 0.0), max(first_scores.max(), origin, 0.0)),
-        # The sums of the two best scores.
+        # The sums of the two scores. Where 0 is the best score of all, bars begin at the worst.
         base=base,
         scores=scores,
         parts=parts,
         atoms=atoms,
         levels=levels,
-        sum_limits=(min(levels.min(), 0.0), max(levels.max(), 0.0)),
+        sum_limits=limits,
+        origin=0.0 if kind == "sums" else limits[0],
         card_limits=(-top, top),
         n_others=len(others),
         n_idle=len(used) - len(atoms) - len(others),
@@ -351,9 +366,3 @@ def place_bar(begin: float, end: float, limits: tuple[float, float]) -> tuple[fl
     span = high - low if high > low else np.inf
     left, right, zero = np.clip(100 * (np.array([*sorted([begin, end]), 0.0]) - low) / span, 0, 100).tolist()
     return left, right - left, zero
-
-
-def to_text(value: float, decimals: int, signed: bool = False) -> str:
-    """Return a number with a true minus sign; zero has no sign."""
-    text = f"{value:{'+' if signed else ''}z.{decimals}f}"
-    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
