@@ -20,7 +20,7 @@ from ledl.estimators import (
     fitted_attributes,
     rollback_on_error,
 )
-from ledl.subspace import Subspace
+from ledl.subspace import FeatureMap, Subspace
 
 
 # [coder]
@@ -107,7 +107,7 @@ class NearestSubspaceClassifier(DictionaryClassifier):
         dictionary = FittedDictionary(
             space,
             atoms,
-            self.normalize,
+            FeatureMap(unit_norm=self.normalize),
             coder=Projection(),
             rule=ResidualRule(),
             classes=classes,

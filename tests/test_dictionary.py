@@ -17,7 +17,7 @@ from ledl.coding import Ridge
 from ledl.datasets import few_shot_splits
 from ledl.dictionary import FittedDictionary, ResidualRule, class_residuals
 from ledl.solvers import ledl as ledl_solver
-from ledl.subspace import IdentitySubspace
+from ledl.subspace import AS_THEY_ARE, IdentitySubspace
 
 RULES = ["classifier", "residual", "regularized"]
 
@@ -84,7 +84,9 @@ def test_residuals_are_those_of_each_class_however_many_atoms_it_has(sizes, orde
     labels = labels if order == "class by class" else rng.permutation(labels)
     D, codes, X = (rng.standard_normal(shape) for shape in ((len(labels), 12), (6, len(labels)), (6, 12)))
     classes = np.arange(len(SIZES[sizes]))
-    dictionary = FittedDictionary(IdentitySubspace(), D, False, Ridge(0.1), ResidualRule(), classes, labels)
+    dictionary = FittedDictionary(
+        IdentitySubspace(), D, AS_THEY_ARE, Ridge(0.1), ResidualRule(), classes, labels
+    )
     for _ in range(2):  # the second time with what is kept
         found, norms = class_residuals(dictionary, codes, X, np.sum(X**2, axis=1))
         assert_allclose(found, oracles.class_residuals(D, labels, X, codes), rtol=1e-12)
