@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 from threadpoolctl import threadpool_limits
 
@@ -44,15 +46,21 @@ from ledl.images import (
     shown,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV
+from ledl.model_selection import BATCHED, BatchedSearchCV, wilson_interval
 from ledl.persistence import ModelFileError, read
-from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
+from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
 
 KIND = "ledl fit"  # marks the records of this module in model files
 REJECTED = "none of these"
 # Most images, and most numbers in their features, in memory at a time.
 CHUNK, MAX_NUMBERS = 64, 2**25
 MANY_IMAGES = 500  # choosing settings for more images takes minutes
+MANY_CLASSES = 30  # that many are listed with their hits
+# A label looks wrong if its probability is less than this for a model that has not seen the image.
+DOUBTFUL = 0.05
+# Training images are near-copies if their distance is at most this share of the usual distance to another
+# class. There is a warning if at least the second share of the images are near-copies.
+NEAR, MANY_NEAR = 0.4, 0.1
 
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
@@ -70,7 +78,14 @@ class Record:
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
+    cv_interval: list[float] = field(default_factory=list)  # the 95 % interval of the accuracy
+    cv_corrected: bool = False  # True if the accuracy allows for the choice of the settings
     cv_folds: int = 0
+    # For each training image the answer of a model that has not seen it, "" if there is none; and the
+    # probabilities of this answer and of its own label, if the method has them.
+    cv_answers: list[str] = field(default_factory=list)
+    cv_probabilities: Array | None = None  # (n, 2), NaN where there is no answer
+    near_copies: list[list[str]] = field(default_factory=list)  # pairs of training images that are nearly equal
     files: list[str] = field(default_factory=list)  # class/name of the training images
     sha256: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -89,8 +104,11 @@ class Record:
             found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
+            lists += [found.cv_interval, found.cv_answers, found.near_copies, *found.near_copies]
             texts = [found.made, found.method, found.select, *found.settings]
             texts += chain(found.files, found.sha256, found.labels, *found.skipped)
+            texts += chain(found.cv_answers, *found.near_copies)
+            sure = found.cv_probabilities
             optional = [value for value in (found.per_class, found.cv_accuracy) if value is not None]
             if (
                 all(type(part) is list for part in lists)
@@ -101,6 +119,11 @@ class Record:
                 and all(len(pair) == 2 for pair in found.skipped)
                 and len(found.files) == len(found.sha256) == n
                 and (found.cv_accuracy is None or (0 <= found.cv_accuracy <= 1 and n > 0))
+                and len(found.cv_interval) in (0, 2)
+                and len(found.cv_answers) in (0, n)
+                and all(len(pair) == 2 for pair in found.near_copies)
+                and (sure is None or (sure.shape == (n, 2) and sure.dtype.kind == "f"))
+                and all(isinstance(end, Real) and 0 <= end <= 1 for end in found.cv_interval)
                 and (found.thumbnails is None or len(pictures) == n)
                 and all(isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.ndim == 1 for p in pictures)
             ):
@@ -173,9 +196,10 @@ class Prediction(NamedTuple):
 
     path: str
     label: str = ""
-    ranking: tuple[tuple[str, float], ...] = ()  # label and score, best first
+    ranking: tuple[tuple[str, float], ...] = ()  # label and probability, or score if there is none; best first
     p_value: float | None = None
     error: str = ""
+    probability: float | None = None  # of the first of the ranking
 
 
 def predict_files(
@@ -199,9 +223,12 @@ def predict_files(
             for step in found.parts.transformers[1:]:
                 X = step.transform(X)
             if isinstance(classifier, DictionaryClassifier):
-                scores[good], evidence = judge(classifier, X)
+                values, evidence = judge(classifier, X)
+                scores[good] = classifier.probabilities_of(values) if has_probabilities(found) else values
                 if rejecter is not None:
                     p_values[good] = rejecter.p_values_of(evidence)
+            elif has_probabilities(found):
+                scores[good] = classifier.predict_proba(X)
             else:
                 values = classifier.decision_function(X)
                 scores[good] = np.stack([-values, values], axis=1) if values.ndim == 1 else values
@@ -215,9 +242,16 @@ def predict_files(
             ranking = tuple((classes[j], float(scores[i, j])) for j in order)
             p_value = None if np.isnan(p_values[i]) else float(p_values[i])
             is_rejected = reject is not None and p_values[i] <= reject  # False for NaN
-            label = REJECTED if is_rejected else ranking[0][0]
-            yield Prediction(os.fspath(path), label, ranking, p_value)
+            label, best = ranking[0]
+            sure = best if has_probabilities(found) else None
+            label = REJECTED if is_rejected else label
+            yield Prediction(os.fspath(path), label, ranking, p_value, probability=sure)
         watch(chunk.stop, len(paths))
+
+
+def has_probabilities(found: ImageModel) -> bool:
+    """Return whether the model gives probabilities. Otherwise it has scores, which mean less."""
+    return hasattr(found.parts.classifier, "predict_proba")
 
 
 def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
@@ -295,16 +329,56 @@ def facts(found: ImageModel) -> dict[str, str]:
         each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
         described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
-        described["accuracy"] = "not known, because a class has only one image"
-    if record.cv_accuracy is not None:  # then there are labels
-        error = standard_error(record.cv_accuracy, len(record.labels))
-        chosen = ["settings"] * bool(record.settings) + ["features"] * record.chosen_features
-        optimistic = f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
+        described["accuracy"] = "not known, because every class has only one image"
+    if record.cv_accuracy is not None:
+        chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
+        chosen += ["features"] * record.chosen_features
+        interval = record.cv_interval or wilson_interval(record.cv_accuracy, len(record.labels))
         described["accuracy"] = (
-            f"{100 * record.cv_accuracy:.1f} % ± {100 * error:.1f} in {record.cv_folds}-fold cross-validation"
-            f"{optimistic if chosen else ''}"
+            f"{with_interval(record.cv_accuracy, interval)} in {record.cv_folds}-fold cross-validation"
+            + ", corrected for the choice of settings" * record.cv_corrected
+            + f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
+            * bool(chosen)
         )
+    if record.cv_answers:
+        described["right"] = hits_by_class(record)
     return described
+
+
+def hits_by_class(record: Record) -> str:
+    """Return how many training images of each class were recognised in cross-validation, the fewest first."""
+    hits, counts = Counter[str](), Counter[str]()
+    for label, answer in zip(record.labels, record.cv_answers, strict=True):
+        counts[label] += bool(answer)
+        hits[label] += answer == label
+    order = sorted((label for label in counts if counts[label]), key=lambda label: hits[label] / counts[label])
+    shown = [f"{label} {hits[label]} of {counts[label]}" for label in order[:MANY_CLASSES]]
+    shown += [f"and {len(order) - MANY_CLASSES} more classes"] * (len(order) > MANY_CLASSES)
+    untested = sorted(label for label in counts if not counts[label])
+    return ", ".join(shown + [f"{label} not tested (one image)" for label in untested])
+
+
+def doubtful_labels(record: Record) -> list[str]:
+    """Return lines about training images whose labels look wrong, the most doubtful first.
+
+    These are images that models without them are almost sure belong to another class.
+    """
+    if record.cv_probabilities is None:
+        return []
+    answer, own = record.cv_probabilities.T
+    doubtful = np.flatnonzero((own < DOUBTFUL) & (answer > 1 - 5 * DOUBTFUL))  # False for NaN
+    doubtful = doubtful[np.argsort(own[doubtful], kind="stable")]
+    return [
+        f"{record.files[i]} is labelled {record.labels[i]}, but looks like {record.cv_answers[i]} "
+        f"({100 * answer[i]:.0f} %)"
+        for i in doubtful
+    ]
+
+
+def with_interval(accuracy: float, interval: Sequence[float]) -> str:
+    """Return an accuracy and its interval as text."""
+    low, high = interval
+    return f"{100 * accuracy:.1f} % (95 % interval: {100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -381,6 +455,7 @@ def fit_folder(
         files=[relative_name(file) for file in used],
         sha256=[content_key(file) for file in used],
         skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
+        near_copies=[[relative_name(file) for file in pair] for pair in best.record.near_copies],
         thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
     )
     return best._replace(record=record)
@@ -409,45 +484,77 @@ def fit_files(
         raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
         raise ImageError(f"There is only one class, {y[0]}. Give a folder with one folder of images per class.")
-    n_folds = int(min(5, counts.min()))
     settings: dict[str, Any] = {}
+    several = counts.max() > 1  # so that an image can be left out
+    answers, sure = np.full(len(y), "", dtype=object), None
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
-        if METHODS[method].chooses_for and len(classes) < len(y):
-            settings = dict(METHODS[method].make(seed=seed).fit(X, y).best_params_)
-        elif select == "cv":
-            if n_folds < 2:
+        if select == "cv" and not METHODS[method].chooses_for:
+            if counts.min() < 2:
                 raise ValueError(
                     "--select cv needs at least two images per class, one for training and one for testing. "
                     "Add images, or leave --select out."
                 )
-            folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+            folds = StratifiedKFold(int(min(5, counts.min())), shuffle=True, random_state=seed)
             model = METHODS[method].make(seed=seed)
             kind = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it is normal that some candidates do not converge
                 found = kind(model, dict(METHODS[method].grid), cv=folds, refit=False).fit(X, y)
             settings = dict(found.best_params_)
-        model = METHODS[METHODS[method].chooses_for or method].make(settings, seed)
-        if n_folds > 1 and isinstance(model, DictionaryClassifier):
-            model = RejectingClassifier(model, reject=0.0, cv=n_folds).fit(X, y)
-            found = model.cv_predictions_
+        model = METHODS[method].make(settings, seed)
+        n_folds, is_search = 0, bool(METHODS[method].chooses_for)
+        if several and isinstance(model, DictionaryClassifier):
+            model = RejectingClassifier(model, reject=0.0).fit(X, y)
+            answers[model.judged_] = model.cv_predictions_
+            classifier, n_folds = model.estimator_, len(judging_folds(5, X, y))
+            if is_search:
+                P, rows = classifier.probabilities_of(model.cv_scores_), np.arange(len(model.judged_))
+                own = np.searchsorted(classes, y[model.judged_])
+                sure = np.full((len(y), 2), np.nan)
+                sure[model.judged_] = np.stack([P.max(axis=1), P[rows, own]], axis=1)
         else:
-            found = cross_val_predict(model, X, y, cv=StratifiedKFold(n_folds)) if n_folds > 1 else None
-            model.fit(X, y)
+            for train, test in judging_folds(5, X, y) if several else ():
+                answers[test] = clone(model).fit(X[train], y[train]).predict(X[test])
+                n_folds += 1
+            classifier = model.fit(X, y)
+    accuracy: float | None = None
+    interval: Sequence[float] = ()
+    if several and is_search:
+        settings, n_folds = dict(classifier.best_params_), classifier.n_splits_
+        accuracy, interval = classifier.expected_accuracy_, classifier.expected_accuracy_interval_
+    elif several:
+        judged = answers != ""
+        accuracy = float(np.mean(answers[judged] == y[judged]))
+        interval = wilson_interval(accuracy, int(judged.sum()))
+    used = [files[i] for i in kept.tolist()]
     record = Record(
         method=method,
         settings=settings,
         select=select,
         seed=seed,
-        cv_accuracy=None if found is None else float(np.mean(found == y)),
+        cv_accuracy=accuracy,
+        cv_interval=list(interval),
+        cv_corrected=several and is_search,
         cv_folds=n_folds,
-        files=[files[i] for i in kept.tolist()],
+        cv_answers=answers.tolist() if several else [],
+        cv_probabilities=sure,
+        near_copies=[[used[i], used[k]] for i, k in near_copies(X, y)],
+        files=used,
         labels=y.tolist(),
         skipped=[[name, reason] for name, reason in skipped.items()],
     )
     pipeline = Pipeline([("features", extractor), ("classifier", model)])
     return ImageModel(pipeline, parts_of(pipeline), record)
+
+
+def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
+    """Return pairs of training images that are nearly equal, such as frames of a film, by their features."""
+    units = normalize(X.astype(np.float64))
+    distances = np.sqrt(np.clip(2 - 2 * units @ units.T, 0, None))
+    to_others = np.where(y[:, None] == y, np.inf, distances).min(axis=1)
+    near = distances <= NEAR * np.median(to_others)
+    return [(int(i), int(k)) for i, k in np.argwhere(np.triu(near, 1))]
 
 
 def find_extractors(
@@ -493,12 +600,6 @@ def thumbnail(path: str) -> Array:
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
-
-
-def standard_error(share: float, n: int) -> float:
-    """Return the standard error of a share of n by Agresti and Coull. It is positive even for 0 and 1."""
-    middle = (share * n + 2) / (n + 4)
-    return float((middle * (1 - middle) / (n + 4)) ** 0.5)
 
 
 def relative_name(path: str | os.PathLike[str]) -> str:

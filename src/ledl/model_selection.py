@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
@@ -620,6 +620,9 @@ def in_batches(jobs: Sequence[Item], n_numbers: int, like: Array, n_jobs: int | 
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
+# Number of times that samples are drawn to estimate `expected_accuracy_`.
+N_DRAWS = 1000
+
 # Range of the logarithms of the factors that are tried, for scores with differences of about 1.
 LOG_FACTORS = (-5.0, 8.0)
 # The factor where no sample can be left out to find it. With two samples of each class of digits or faces,
@@ -731,6 +734,14 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     best_index_ : int
         Index of the chosen model in `cv_results_`.
+
+    expected_accuracy_ : float
+        Accuracy to expect on new samples, without the luck of the best of many: the choice is repeated on
+        samples that are drawn with replacement, and tested on the samples that were not drawn (bootstrap bias
+        corrected cross-validation, Tsamardinos et al., 2018; ``python benchmarks/expected_accuracy.py``).
+
+    expected_accuracy_interval_ : tuple (low, high)
+        Its 95 % interval, for the number of samples that were tested.
 
     temperature_ : float
         The factor t of the scores in `predict_proba`, found in cross-validation.
@@ -883,7 +894,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         folds: list[Fold] = []
         found: dict[str, Any] = {"params": candidates}
         if self.cv is None and not cv:
-            index, factor, score = nearest_to_defaults(candidates), USUAL_FACTOR, np.nan
+            index, factor, score, expected = nearest_to_defaults(candidates), USUAL_FACTOR, np.nan, np.nan
             warnings.warn(
                 "Every class has one sample only, so no sample can be left out to test candidates. The "
                 f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
@@ -906,6 +917,7 @@ class LEDLClassifierCV(DictionaryClassifier):
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
+            expected = expected_accuracy(verdicts, self.selection, int(fold_seed))
         started = time.perf_counter()
         best = clone(base).set_params(**candidates[index]).fit(X, y)
         adopt(
@@ -917,6 +929,8 @@ class LEDLClassifierCV(DictionaryClassifier):
             best_params_=candidates[index],
             best_score_=score,
             cv_results_=found,
+            expected_accuracy_=expected,
+            expected_accuracy_interval_=wilson_interval(expected, sum(len(fold.y_test) for fold in folds)),
             n_iter_=best.n_iter_,
             n_splits_=len(folds),
             refit_time_=time.perf_counter() - started,
@@ -969,7 +983,23 @@ class LEDLClassifierCV(DictionaryClassifier):
         """
         if is_dask(X):
             return map_rows(for_chunks(self, X).predict_proba, X, floats_of(X), len(self.classes_))
-        exponents = self._scores(X)
+        return self._probabilities(self._scores(X))
+
+    def probabilities_of(self, scores: Array) -> Array:
+        """Return probabilities of the classes for samples with known scores, (n, c), of `dictionary_`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_classes)
+            Scores, the larger the better.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        return self._probabilities(log_odds(self.dictionary_.rule, scores))
+
+    def _probabilities(self, exponents: Array) -> Array:
         xp = namespace(exponents)
         odds = xp.exp(self.temperature_ * (exponents - xp.max(exponents, axis=1, keepdims=True)))
         return odds / xp.sum(odds, axis=1, keepdims=True)
@@ -1025,6 +1055,33 @@ def choose(verdicts: list[Verdict], selection: str) -> int:
     if selection == "accuracy":
         return int(np.nanargmax([one.hits.mean() for one in verdicts]))
     return int(np.nanargmin(losses))
+
+
+def expected_accuracy(verdicts: list[Verdict], selection: str, seed: int) -> float:
+    """Return the accuracy on new samples that the best candidate can be expected to have.
+
+    Its accuracy on the samples that it was chosen on is too high. So samples are drawn with replacement; the
+    best candidate on these is tested on the samples that were not drawn; and so again, many times.
+    """
+    usable = [one for one in verdicts if not np.isnan(one.losses).any()]
+    hits = np.array([one.hits for one in usable])
+    goodness = hits if selection == "accuracy" else -np.array([one.losses for one in usable])
+    n, rng = hits.shape[1], np.random.default_rng(seed)
+    n_right = n_tested = 0.0
+    for _ in range(N_DRAWS):
+        times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)
+        left_out = times_drawn == 0
+        n_right += hits[np.argmax(goodness @ times_drawn), left_out].sum()
+        n_tested += left_out.sum()
+    return float(n_right / n_tested) if n_tested else float(hits[np.argmax(goodness.mean(axis=1))].mean())
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of n samples by Wilson. It is wide for few, even if all agree."""
+    z2 = norm.ppf(0.975) ** 2
+    middle, spread = share + z2 / (2 * n), (z2 * (share * (1 - share) / n + z2 / (4 * n**2))) ** 0.5
+    low, high = np.clip([middle - spread, middle + spread] / (1 + z2 / n), 0, 1)
+    return float(low), float(high)
 
 
 def results(

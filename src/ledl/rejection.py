@@ -89,8 +89,11 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     evidence_ : ndarray of shape (n_judged, 2)
         Concentration and residual of these samples.
 
+    cv_scores_ : ndarray of shape (n_judged, n_classes)
+        Scores of these samples, by models that have not seen them.
+
     cv_predictions_ : ndarray of shape (n_judged,)
-        Labels of these samples, predicted by models that have not seen them.
+        Labels of these samples, by the same models.
 
     reject_label_ : label
         Label of a rejected sample in `predict`.
@@ -161,16 +164,16 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
-        evidence, found = np.full((len(y), 2), np.nan), y.copy()
+        evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
         folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
         for train, test in folds:
             model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
             X_test, _ = _safe_split(self.estimator, X, y, test, train)
-            scores, evidence[test] = judge(model, X_test)
-            found[test] = model.classes_[scores.argmax(axis=1)]
+            scores[test], evidence[test] = judge(model, X_test)
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         judged = np.sort(np.concatenate([test for _, test in folds]))
-        self.evidence_, self.cv_predictions_, self.judged_ = evidence[judged], found[judged], judged
+        self.evidence_, self.cv_scores_, self.judged_ = evidence[judged], scores[judged], judged
+        self.cv_predictions_ = self.classes_[self.cv_scores_.argmax(axis=1)]
         return self
 
     def predict(self, X: Array) -> Array:

@@ -79,6 +79,7 @@ ledl datasets digits -o images  [dim]# write images/0/00000.png, ..., to try led
 """,
 }
 
+MOST_DOUBTFUL = 10  # labels that look wrong, in the output of ledl fit
 # Values of options.
 Select = StrEnum("Select", ["defaults", "cv"])
 Format = StrEnum("Format", ["table", "csv", "json"])
@@ -168,7 +169,7 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
-        from ledl.image_models import facts, fit_folder
+        from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder
         from ledl.images import PixelFeatures, image_files
         from ledl.persistence import save
 
@@ -201,8 +202,18 @@ def fit(
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         n_same = len(record.sha256) - len(set(record.sha256))
+        n_near = len({name for pair in record.near_copies for name in pair})
         if n_same:
             say(people, f"{'Note:':12s}Copies of other training images: {n_same}. The accuracy is too high.")
+        elif n_near >= MANY_NEAR * len(record.files):
+            example = " and ".join(record.near_copies[0])
+            say(
+                people,
+                f"{'Note:':12s}{n_near} training images are nearly equal to others, such as {example}. If new "
+                "images differ more, the accuracy is too high. Use images from different moments or places.",
+            )
+        for line in doubtful_labels(record)[:MOST_DOUBTFUL]:
+            say(people, f"{'Look again:':12s}{line}", style="yellow")
         if features == "auto" and isinstance(trained.extractor, PixelFeatures):
             say(
                 people,
@@ -248,9 +259,10 @@ def predict(
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
 ) -> None:
-    """Predict the classes of images.
+    """Predict the classes of images, and how sure that is.
 
-    A larger score means that the image looks more like the class. Do not compare scores of different images.
+    Models of ledl-cv, lda and logistic give probabilities. Others give scores: a larger score means that the
+    image looks more like the class, and scores of different images cannot be compared.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
@@ -259,7 +271,13 @@ def predict(
         if confusion is not None:
             place_for(confusion)  # raises now, not after the work
         from ledl.cli import _work
-        from ledl.image_models import REJECTED, open_image_model, predict_files, rejecter_for
+        from ledl.image_models import (
+            REJECTED,
+            has_probabilities,
+            open_image_model,
+            predict_files,
+            rejecter_for,
+        )
 
         found = open_image_model(model, network=features)
         if reject is not None:
@@ -274,6 +292,7 @@ def predict(
                 top=top,
                 widths=widths,
                 has_truth=labels is not None,
+                has_probability=has_probabilities(found),
                 has_p_value=reject is not None,
                 mistakes=mistakes,
             )

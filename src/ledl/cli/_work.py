@@ -24,8 +24,9 @@ from ledl.cli._console import PipedConsole, report_skipped, say, visible
 from ledl.csv_cells import to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
-from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
+from ledl.image_models import REJECTED, ImageModel, Prediction, trained_on, with_interval
 from ledl.images import image_files, load_image_folder, pillow, shown
+from ledl.model_selection import wilson_interval
 
 WIDEST_PATH = 60  # characters
 WIDEST_MATRIX = 40  # classes that fit on a screen
@@ -76,19 +77,23 @@ def write_answers(
     top: int,
     widths: tuple[int, int],
     has_truth: bool,
+    has_probability: bool,
     has_p_value: bool,
     mistakes: bool,
 ) -> tuple[Counts, list[str]]:
     """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
 
-    A "table" has path and label, padded to `widths`, scores, and the true label after a mistake. "csv" has a
-    header, and cells that `ledl fit --labels` reads. "json" also lists images that cannot be read.
+    A "table" has path and label, padded to `widths`, probabilities or scores, and the true label after a
+    mistake. "csv" has a header, and cells that `ledl fit --labels` reads. "json" also lists images that cannot
+    be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
+    value = "probability" if has_probability else "score"
     if form == "csv":
-        classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", "score")]
-        lines.writerow(["path", "label", *["truth"] * has_truth, *["p_value"] * has_p_value, *classes])
+        more = {"truth": has_truth, "probability": has_probability, "p_value": has_p_value}
+        classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", value)]
+        lines.writerow(["path", "label", *(name for name, is_there in more.items() if is_there), *classes])
     for said, truth in answers:
         if said.error:
             unreadable.append(said.error)
@@ -103,19 +108,22 @@ def write_answers(
                 "error": said.error or None,
                 "label": said.label or None,
                 "truth": None if said.error else truth,
-                "ranking": [{"label": label, "score": score} for label, score in ranking] or None,
+                "probability": said.probability,
+                "ranking": [{"label": label, value: number} for label, number in ranking] or None,
                 "p_value": said.p_value,
             }
             fields = {name: value for name, value in fields.items() if value is not None}
             sys.stdout.write(f"{before}\n{json.dumps(fields, ensure_ascii=False, allow_nan=False)}")
             before = ","
         elif form == "csv" and not said.error:
-            p_value = "" if said.p_value is None else f"{said.p_value:.4g}"
+            numbers = [said.probability] * has_probability + [said.p_value] * has_p_value
             pairs = [x for label, score in ranking for x in (to_cell(label), f"{score:.6g}")]
             names = [os.path.join(".", said.path), said.label, *[truth or ""] * has_truth]
-            lines.writerow([*map(to_cell, names), *[p_value] * has_p_value, *pairs])
+            texts = ["" if number is None else f"{number:.4g}" for number in numbers]
+            lines.writerow([*map(to_cell, names), *texts, *pairs])
         elif not said.error:
-            scores = ", ".join(f"{name} {score:.3f}" for name, score in ranking)
+            form_of = "{} {:.0%}" if has_probability else "{} {:.3f}"
+            scores = ", ".join(form_of.format(*pair) for pair in ranking)
             mistake = "" if truth in (None, said.label) else f"  wrong, should be {truth}"
             path = f"{visible(shown(said.path)):{min(widths[0], WIDEST_PATH)}s}"
             say(people, visible(f"{path}  {visible(said.label):{widths[1]}s}  {scores}{mistake}"))
@@ -135,7 +143,7 @@ def show_judged(
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
-        rate = f"{100 * n_right / n:.1f} % ± {100 * standard_error(n_right / n, n):.1f}"
+        rate = with_interval(n_right / n, wilson_interval(n_right / n, n))
         say(console, f"Accuracy: {rate} ({n_right} of {n}).", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
-from ledl.dictionary import FittedDictionary, log_odds
+from ledl.dictionary import FittedDictionary
 from ledl.estimators import check_samples
 from ledl.explanations._page import Pictures, page
 from ledl.explanations._words import headline, reasons, terms
@@ -92,7 +91,7 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
     scores = base + contributions.sum(axis=0)
     probabilities = None
     if isinstance(parts.classifier, LEDLClassifierCV):
-        probabilities = softmax(parts.classifier.temperature_ * log_odds(dictionary.rule, scores[None])[0])
+        probabilities = parts.classifier.probabilities_of(scores[None])[0]
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
     p_value = None
     if parts.rejecter is not None:

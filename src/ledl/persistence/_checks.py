@@ -170,6 +170,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "reject_label_": [str, Real],
         "evidence_": "floats n e",
         "cv_predictions_": "labels n",
+        "cv_scores_": "floats n c",
         "judged_": "integers n",
     },
     ResNetFeatures: {"identity_": [str], "preprocessing_": [Preprocessing], "_n_features_out": [COUNT]},
