@@ -454,7 +454,11 @@ def fit_folder(
         per_class=per_class,
         files=[relative_name(file) for file in used],
         sha256=[content_key(file) for file in used],
-        skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
+        # Without folders of this machine: the record goes with the model.
+        skipped=[
+            [relative_name(name), reason.replace(shown(name), relative_name(name))]
+            for name, reason in best.record.skipped
+        ],
         near_copies=[[relative_name(file) for file in pair] for pair in best.record.near_copies],
         thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
     )
@@ -489,12 +493,13 @@ def fit_files(
     answers, sure = np.full(len(y), "", dtype=object), None
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
-        if select == "cv" and not METHODS[method].chooses_for:
-            if counts.min() < 2:
-                raise ValueError(
-                    "--select cv needs at least two images per class, one for training and one for testing. "
-                    "Add images, or leave --select out."
-                )
+        is_search = bool(METHODS[method].chooses_for)
+        if select == "cv" and (not several if is_search else counts.min() < 2):
+            raise ValueError(
+                "--select cv needs at least two images per class, one for training and one for testing. Add "
+                "images, or leave --select out."
+            )
+        if select == "cv" and not is_search:
             folds = StratifiedKFold(int(min(5, counts.min())), shuffle=True, random_state=seed)
             model = METHODS[method].make(seed=seed)
             kind = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
@@ -503,7 +508,7 @@ def fit_files(
                 found = kind(model, dict(METHODS[method].grid), cv=folds, refit=False).fit(X, y)
             settings = dict(found.best_params_)
         model = METHODS[method].make(settings, seed)
-        n_folds, is_search = 0, bool(METHODS[method].chooses_for)
+        n_folds = 0
         if several and isinstance(model, DictionaryClassifier):
             model = RejectingClassifier(model, reject=0.0).fit(X, y)
             answers[model.judged_] = model.cv_predictions_

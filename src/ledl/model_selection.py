@@ -547,7 +547,7 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
             "alpha.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
     return judged
 
@@ -1078,6 +1078,8 @@ def expected_accuracy(verdicts: list[Verdict], selection: str, seed: int) -> flo
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of n samples by Wilson. It is wide for few, even if all agree."""
+    if not n:
+        return 0.0, 1.0
     z2 = norm.ppf(0.975) ** 2
     middle, spread = share + z2 / (2 * n), (z2 * (share * (1 - share) / n + z2 / (4 * n**2))) ** 0.5
     low, high = np.clip([middle - spread, middle + spread] / (1 + z2 / n), 0, 1)

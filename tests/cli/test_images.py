@@ -41,7 +41,7 @@ def test_labels_are_those_of_the_model_in_python(folder, model):
 
 def test_images_of_no_class_are_rejected(folder, model):
     words = [folder / "known", folder / "others", "--labels", "folder"]
-    printed = run("predict", model, *words, "--reject", "0.1").stdout
+    printed = run("predict", model, *words, "--reject", "0.2").stdout
     assert "12 images have labels that the model does not know (sieben)" in printed
     n_rejected = int(printed.split("(sieben): ")[1].split()[0])
     assert n_rejected >= 6

@@ -67,7 +67,8 @@ def test_formats_agree(folder, model):
     for row, line in zip(rows, table, strict=True):
         assert row["label"] == line["label"]
         assert [entry["label"] for entry in row["ranking"]] == [line["class_1"], line["class_2"]]
-        np.testing.assert_allclose(row["ranking"][0]["score"], float(line["score_1"]), rtol=1e-5)
+        np.testing.assert_allclose(row["ranking"][0]["probability"], float(line["probability_1"]), rtol=1e-5)
+        np.testing.assert_allclose(row["probability"], float(line["probability"]), rtol=1e-3)
         np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
     assert rows[0]["label"] in run("predict", model, *paths).stdout
 
