@@ -25,14 +25,14 @@ import numpy as np
 
 from ledl.arrays import Array, as_array, to_host
 from ledl.files import open_regular, place_for, remove_unfinished, write_atomically
-from ledl.samples._blocks import Block, Blocks
+from ledl.samples._blocks import Block, Blocks, spans_of
 
 FIRST_LINE, SECOND_LINE = b"ledl checkpoint, format 2\n", b"%08x\n"
 BODY = len(FIRST_LINE) + len(SECOND_LINE % 0)  # what the checksum covers begins here
 # A longer header, in bytes, is not ours.
 LONGEST_HEADER = 2**24
-# Bytes that are read at a time to compute the checksum.
-PIECE = 2**22
+# Bytes that are written and read at a time: so few stay in the processor's cache while they are summed.
+PIECE = 2**18
 # Share of the time of a fit that checkpoints may take: the next one waits until the last one cost less.
 SHARE = 0.1
 # Relative difference up to which sketches are of the same samples: float32 is scaled in different ways.
@@ -229,7 +229,8 @@ class Summed:
         self._file.write(data)
 
     def write_codes(self, Z: Array, L: Array) -> None:
-        self.write(np.stack([Z, L], axis=1).data)
+        for i, j in spans_of(len(Z), max(1, PIECE // (2 * Z[:1].nbytes))):
+            self.write(np.stack([Z[i:j], L[i:j]], axis=1).data)
 
 
 class Header(NamedTuple):
