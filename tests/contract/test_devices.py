@@ -183,7 +183,7 @@ def test_labels_that_are_no_numbers_come_as_an_array(device, digits):
         (lambda X: X[:0], "needs a matrix"),
         (lambda X: X * float("nan"), "NaN or infinity in row 0"),
         (lambda X: X.reshape(-1, 8, 8), "Flatten images"),
-        (lambda X: X.to_sparse(), "give a dense one"),
+        (lambda X: X.to_sparse(), "Give a dense one"),
         (lambda X: X.to(torch.complex128), "Complex data not supported"),
     ],
 )
