@@ -91,9 +91,9 @@ def test_best_factor_follows_the_scale_of_scores(scale):
 
 def test_best_factor_is_found_far_from_the_scale_of_scores():
     """The logistic of t times a difference of scores is a share of samples, which can be counted here."""
-    rest, one = 1 / 1002, np.ones(1000)
-    for n_large, n_right in ((0, 510), (100, 900)):  # scores say little; or a tenth of them are 1000 times as large
-        difference = np.where(np.arange(1000) < n_large, 1000.0, one)
+    rest = 1 / 1002
+    for n_large, n_right in ((0, 510), (100, 900)):  # scores say little; a tenth of them are large
+        difference = np.where(np.arange(1000) < n_large, 1000.0, 1.0)
         labels = (np.arange(1000) < n_right).astype(int)
         small = 1000 - n_large
         right = (1 - rest) * (n_right - n_large) + rest * small / 2

@@ -102,7 +102,7 @@ def test_an_atom_that_nobody_uses_stays_as_it_is(n_atoms):
     [(1.0, 1e-9, True), (1.0, 1e-14, False), (1e4, 1e-13, True), (1e-4, 1e-10, False)],
 )
 def test_an_atom_is_unused_below_a_trillionth_of_its_target(scale, share, used, n_copies):
-    """Samples of size `scale` along one axis, and `share` of that along another, where half of the atoms are."""
+    """Samples of size `scale` along one axis, and `share` of it along another, where half of the atoms are."""
     X = scale * np.array([[1.0, share], [1.0, share]])
     atom_classes = np.repeat([0, 1], n_copies)
     start = Atoms(np.tile(np.eye(2)[atom_classes], 3), 2)

@@ -125,9 +125,7 @@ def shrink(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _shrink(
-    C: Array, Z: Array, L: Array, epsilon: Array, rho: Array, theta: float, scalars: Array
-) -> None:
+def _shrink(C: Array, Z: Array, L: Array, epsilon: Array, rho: Array, theta: float, scalars: Array) -> None:
     for p in range(len(C)):
         inverse, threshold = 1 / rho[p], epsilon[p] / rho[p]
         l1 = multiplier = gap_sq = change_sq = nonzeros = 0.0
