@@ -119,7 +119,7 @@ def sweep_with_sums(shape, blocks):
 
 
 def sweep_with_factors(shape):
-    """Few samples or columns: for each block of atoms, columns of C'E and C'C, and E = T - C M kept up to date.
+    """Few samples or columns: for each block of atoms its C'E and C'C, and E = T - C M kept up to date.
 
     Passes over n x K: one for each of three products; over n x q: 3 for each block of atoms; over K x q: 15.
     """

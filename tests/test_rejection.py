@@ -104,6 +104,16 @@ def test_p_values_are_ranks_among_the_training_samples(known):
         assert (np.diff(sign * fitted_evidence(alone, X[:100])[order, column]) >= -1e-12).all()
 
 
+def test_training_samples_that_are_all_alike_give_p_values():
+    """Two samples of each class, the same: all have the same evidence, and no spread to measure others by."""
+    X = np.repeat(np.eye(6)[:3], 2, axis=0)
+    fitted = RejectingClassifier(CRCClassifier(), cv=2).fit(X, np.repeat([0, 1, 2], 2))
+    assert not np.ptp(fitted.evidence_, axis=0).any()
+    with np.errstate(all="raise"):
+        p_values = fitted.p_values(np.stack([X[0], X[0] + X[2]]))
+    np.testing.assert_allclose(p_values, [1, 1 / 7])  # as usual as all others, and less usual than any
+
+
 def fitted_evidence(fitted, X):
     return judge(fitted.estimator_, X)[1]
 

@@ -103,6 +103,19 @@ def test_best_factor_follows_the_scale_of_scores(scale):
     assert_allclose(best_factor(scale * F, labels) * scale, best_factor(F, labels), rtol=1e-4)
 
 
+def test_best_factor_is_found_far_from_the_scale_of_scores():
+    """The logistic of t times a difference of scores is a share of samples, which can be counted here."""
+    rest = 1 / 1002
+    for n_large, n_right in ((0, 510), (100, 900)):  # scores say little; a tenth of them are large
+        difference = np.where(np.arange(1000) < n_large, 1000.0, 1.0)
+        labels = (np.arange(1000) < n_right).astype(int)
+        small = 1000 - n_large
+        right = (1 - rest) * (n_right - n_large) + rest * small / 2
+        share = (right - 1000 * n_large * rest / 2) / small  # the large ones are right, up to the smoothing
+        F = np.stack([-difference / 2, difference / 2], axis=1)
+        assert_allclose(best_factor(F, labels), np.log(share / (1 - share)), rtol=1e-3)
+
+
 def test_scores_that_are_all_equal_have_a_factor():
     assert best_factor(np.zeros((3, 2)), np.array([0, 1, 1])) == 1.0
 
@@ -478,6 +491,17 @@ def test_probabilities_go_with_labels_and_are_calibrated(fitted):
     shares, sure = calibration_curve(right, found.max(axis=1), n_bins=5)
     many = np.histogram(found.max(axis=1), bins=np.linspace(0, 1, 6))[0]
     assert np.abs(shares - sure)[many[many > 0] > 100].max() < 0.2
+
+
+def test_logarithms_of_probabilities_that_vanish_are_finite(digits, fitted):
+    sure = copy(fitted)
+    sure.temperature_ = 1e9
+    found = sure.predict_proba(digits[2])
+    assert (found == 0).any()
+    with np.errstate(divide="raise"):
+        logs = sure.predict_log_proba(digits[2])
+    assert_allclose(logs[found == 0], np.log(np.finfo(np.float64).tiny))
+    assert_allclose(logs[found > 0], np.log(found[found > 0]))
 
 
 def test_two_classes_have_two_probabilities(digits):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import reference
-from helpers.problems import make_problem, unit
+from helpers.problems import Problem, make_problem, unit
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import compiled
 from ledl.solvers.atoms import Factors, Sums, sweep
@@ -28,6 +28,7 @@ from ledl.solvers.ledl import (
     make_problem as weigh,
 )
 from ledl.solvers.start import class_start, random_start
+from ledl.subspace import IdentitySubspace
 
 WEIGHTS = {"lam": 2**-3, "omega": 2**-6, "epsilon": 2**-6}
 
@@ -93,6 +94,24 @@ def test_an_atom_that_nobody_uses_stays_as_it_is(n_atoms):
     assert_same_model(problem, run.state, problem.oracle(n_iter=30, **weights))
     np.testing.assert_allclose(run.state.M[3], start.M[3], rtol=1e-15)
     assert np.isfinite(run.state.M).all()
+
+
+@pytest.mark.parametrize("n_copies", [4, 1], ids=["in the targets' space", "in the atoms' space"])
+@pytest.mark.parametrize(
+    ("scale", "share", "used"),
+    [(1.0, 1e-9, True), (1.0, 1e-14, False), (1e4, 1e-13, True), (1e-4, 1e-10, False)],
+)
+def test_an_atom_is_unused_below_a_trillionth_of_its_target(scale, share, used, n_copies):
+    """Samples of size `scale` along one axis, and `share` of it along another, where half of the atoms are."""
+    X = scale * np.array([[1.0, share], [1.0, share]])
+    atom_classes = np.repeat([0, 1], n_copies)
+    start = Atoms(np.tile(np.eye(2)[atom_classes], 3), 2)
+    problem = Problem(X, np.array([0, 1]), atom_classes, IdentitySubspace(), X, start)
+    weights = {"lam": 0.0, "omega": 0.0, "epsilon": 0.0}
+    run = problem.solve(max_iter=1, **weights)
+    assert_same_model(problem, run.state, problem.oracle(n_iter=1, **weights))
+    along = np.abs(run.state.B[n_copies:, 0])
+    np.testing.assert_allclose(along, 1.0 if used else 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -119,6 +119,21 @@ class Problem(NamedTuple):
         parts = [xp.broadcast_to(part, (*problems, *part.shape[-2:])) for part in (block.X, labels)]
         return xp.concat(parts, axis=-1)
 
+    def label_sums(self, by_class: Array) -> Array:
+        """Return C'T after X, (..., K, 2c), given sums of codes by class, (..., c, K).
+
+        It is a product with `label_targets`, two diagonal matrices side by side: the zeros are left out.
+        """
+        xp, c = namespace(by_class), by_class.shape[-2]
+        diagonals = (xp.linalg.diagonal(self.label_targets, offset=j)[..., None, :] for j in (0, c))
+        return xp.concat([by_class.mT * diagonal for diagonal in diagonals], axis=-1)
+
+    def label_rows(self, WA: Array) -> Array:
+        """Return the part of T M' that the labels make, a row for each class, (..., c, K), given M after B."""
+        xp, c = namespace(WA), self.label_targets.shape[-2]
+        first, second = (xp.linalg.diagonal(self.label_targets, offset=j)[..., None] for j in (0, c))
+        return first * WA[..., :c].mT + second * WA[..., c:].mT
+
 
 def solve(
     blocks: Blocks,
@@ -258,8 +273,7 @@ class CodeStep:
         equations: Equations
         if E is None:  # C'H is a sum over classes; `ADMM.step` computes the rest once for all blocks
             by_class = class_sums(C, part.labels, problem.label_targets.shape[-2])
-            P = xp.concat([C.mT @ part.X, by_class.mT @ problem.label_targets], axis=-1)
-            equations = Sums(C.mT @ C, P)
+            equations = Sums(C.mT @ C, xp.concat([C.mT @ part.X, problem.label_sums(by_class)], axis=-1))
             fit = xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
         else:
             equations, fit = Factors(C, E), part_norms(E, problem.bounds)
@@ -294,8 +308,8 @@ class CodeStep:
         else:
             # C = (T M' + rho Z - L) (M M' + rho I)^-1; the labels' part of T M' is one row for each class.
             B, WA = M[..., : problem.bounds[1]], M[..., problem.bounds[1] :]
-            rows, pull = problem.label_targets @ WA.mT, compiled.find("pull", M) or pull_plain
-            rhs = pull(block.X @ B.mT, block.Z, block.L, rho, rows, block.labels)
+            pull = compiled.find("pull", M) or pull_plain
+            rhs = pull(block.X @ B.mT, block.Z, block.L, rho, problem.label_rows(WA), block.labels)
             C, E = cholesky_solve(self.factor, rhs), None
             del rhs
         shrink = compiled.find("shrink", C) or shrink_plain

@@ -142,7 +142,7 @@ def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[B
     for step in range(CODE_STEPS):
         coded, C, _, scalars = replace(code_step, theta=schedule.at(step)).codes(coded)
     xp, c = namespace(C), problem.label_targets.shape[-2]
-    label_targets = problem.label_targets / problem.roots[..., -2 * c :]
-    P = xp.concat([C.mT @ block.X, class_sums(C, block.labels, c).mT @ label_targets], axis=-1)
+    label_sums = problem.label_sums(class_sums(C, block.labels, c)) / problem.roots[..., -2 * c :]
+    P = xp.concat([C.mT @ block.X, label_sums], axis=-1)
     counts = np.bincount(to_host(block.labels), minlength=c)
     return block, (n, C.mT @ C, P, squares, counts, scalars[..., 4])
