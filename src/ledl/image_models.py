@@ -33,6 +33,8 @@ from ledl.explanations import Explanation, explain
 from ledl.images import (
     CAFFE,
     IMAGENET,
+    MAX_PIXELS,
+    REJECTED,
     ImageError,
     PixelFeatures,
     Preprocessing,
@@ -42,6 +44,7 @@ from ledl.images import (
     load_image_folder,
     read_image,
     shown,
+    unused_lines,
 )
 from ledl.methods import METHODS
 from ledl.model_selection import BATCHED, BatchedSearchCV
@@ -49,7 +52,6 @@ from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
 
 KIND = "ledl fit"  # marks the records of this module in model files
-REJECTED = "none of these"
 # Most images, and most numbers in their features, in memory at a time.
 CHUNK, MAX_NUMBERS = 64, 2**25
 MANY_IMAGES = 500  # choosing settings for more images takes minutes
@@ -343,11 +345,15 @@ def fit_folder(
     seed: int = 0,
     thumbnails: bool = True,
     cache: str | os.PathLike[str] | None = None,
+    max_pixels: int = MAX_PIXELS,
+    skip_unreadable: bool = False,
     watch: Watch = lambda done, total: None,
     report: Callable[[str], None] = lambda text: None,
 ) -> ImageModel:
     """Train on a folder of images and return the model. The parameters are the options of ``ledl fit``."""
     listing = load_image_folder(folder, labels=labels, decode=False)
+    for line in [*unused_lines(listing.unused), *listing.notes]:
+        report(line)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
     if per_class is not None:
         counts = np.bincount(target)
@@ -358,14 +364,19 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
-    extractors = find_extractors(features, preprocessing, size, cache)
+    extractors = [
+        extractor.set_params(max_pixels=max_pixels)
+        for extractor in find_extractors(features, preprocessing, size, cache)
+    ]
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
         report(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    candidates = [fit_files(e, files, names[target], method, select, seed, watch) for e in extractors]
+    candidates = [
+        fit_files(e, files, names[target], method, select, seed, watch, skip_unreadable) for e in extractors
+    ]
     best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
     is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
     if is_chosen:
@@ -380,13 +391,20 @@ def fit_folder(
         files=[relative_name(file) for file in used],
         sha256=[content_key(file) for file in used],
         skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
-        thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
+        thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
     )
     return best._replace(record=record)
 
 
 def fit_files(
-    extractor: Any, files: Sequence[str], labels: Array, method: str, select: str, seed: int, watch: Watch
+    extractor: Any,
+    files: Sequence[str],
+    labels: Array,
+    method: str,
+    select: str,
+    seed: int,
+    watch: Watch,
+    skip_unreadable: bool = False,
 ) -> ImageModel:
     """Make features of images, choose settings if asked for, and return the model fitted on them.
 
@@ -398,6 +416,8 @@ def fit_files(
         parts.append(rows)
         skipped |= reasons
         watch(chunk.stop, len(files))
+    if skipped and not skip_unreadable:
+        raise unreadable(list(skipped.values()), len(files))
     X = np.concatenate(parts)
     kept = np.flatnonzero(~np.isnan(X).any(axis=1))
     X, y = X[kept], labels[kept]
@@ -449,6 +469,32 @@ def fit_files(
     return ImageModel(pipeline, parts_of(pipeline), record)
 
 
+def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
+    """Return the error that names images that cannot be read."""
+    first = [reason.replace("\n", "\\n") for reason in reasons[:20]]
+    more = [f"and {len(reasons) - 20} more"] if len(reasons) > 20 else []
+    return ImageError(
+        f"{len(reasons)} of {n_images} images cannot be read. Replace or remove them, or leave them out with "
+        "--skip-unreadable.\n  " + "\n  ".join([*first, *more])
+    )
+
+
+def same_contents(record: Record) -> list[str]:
+    """Return a line for each content that several training images have. Different labels contradict."""
+    of_content: dict[str, list[int]] = {}
+    for i, content in enumerate(record.sha256):
+        of_content.setdefault(content, []).append(i)
+    lines = []
+    for same in of_content.values():
+        names = ", ".join(record.files[i] for i in same)
+        labels = dict.fromkeys(record.labels[i] for i in same)
+        if len(labels) > 1:
+            lines.append(f"Equal images, but different labels ({', '.join(labels)}), so one is wrong: {names}")
+        elif len(same) > 1:
+            lines.append(f"Equal images: {names}")
+    return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
+
+
 def find_extractors(
     features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
 ) -> list[Any]:
@@ -485,9 +531,9 @@ def find_extractors(
     return [network, pixels] if features == "auto" else [network]
 
 
-def thumbnail(path: str) -> Array:
+def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
     """Return a JPEG file of an image, at most 96 x 96 pixels, as an array of bytes."""
-    image = read_image(path, "RGB")
+    image = read_image(path, "RGB", max_pixels=max_pixels)
     image.thumbnail((96, 96))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)

@@ -19,7 +19,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, report_skipped, say, visible
+from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for
 from ledl.methods import METHODS
@@ -80,6 +80,15 @@ ledl datasets digits -o images  [dim]# write images/0/00000.png, ..., to try led
 # Values of options.
 Select = StrEnum("Select", ["defaults", "cv"])
 Format = StrEnum("Format", ["table", "csv", "json"])
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=178_956_970,  # where Pillow stops
+        metavar="N",
+        help="Largest number of pixels of an image; larger ones are refused. Default: 67,108,864.",
+    ),
+]
 # Models of the other methods cannot be saved in a file.
 NAMES = [name for name in METHODS if name not in ("ledl-paper", "rbf-svm", "1-nn")]
 
@@ -131,7 +140,9 @@ def fit(
     labels: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv", help="Table of file names and labels, for a folder without subfolders."
+            metavar="FILE.csv",
+            help="Table of paths and labels, such as [b]ledl predict --format csv[/b] writes. It counts, not "
+            "the names of folders. Images without a label are not used.",
         ),
     ] = None,
     size: Annotated[
@@ -158,16 +169,26 @@ def fit(
             help="Do not store small pictures of the training images. Explanations then show none.",
         ),
     ] = False,
+    max_pixels: MaxPixels = None,
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unreadable",
+            help="Leave out images that cannot be read. Without it they are listed, and nothing is done.",
+        ),
+    ] = False,
 ) -> None:
     """Train a model on a folder of images.
+
+    Images may lie at any depth below the folder of their class. Whatever is not used is listed.
 
     Prints the accuracy in cross-validation: each training image is tested with a model trained without it.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
-        from ledl.image_models import facts, fit_folder
-        from ledl.images import PixelFeatures, image_files
+        from ledl.image_models import facts, fit_folder, same_contents
+        from ledl.images import MAX_PIXELS, PixelFeatures
         from ledl.persistence import save
 
         with warnings.catch_warnings(record=True) as caught, bar(console, "features") as watch:
@@ -184,13 +205,14 @@ def fit(
                 seed=seed,
                 thumbnails=not no_thumbnails,
                 cache=cache,
+                max_pixels=max_pixels or MAX_PIXELS,
+                skip_unreadable=skip_unreadable,
                 watch=watch,
                 report=partial(say, console),
             )
         for text in dict.fromkeys(str(warning.message) for warning in caught):
             say(console, f"Note: {text}", style="yellow")
         save(trained.model, out, info=asdict(trained.record))
-        report_skipped(console, image_files([folder])[1])
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
             if name != "classes":
@@ -198,8 +220,11 @@ def fit(
         for name, reason in record.skipped:
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-        n_same = len(record.sha256) - len(set(record.sha256))
-        if n_same:
+        same = same_contents(record)
+        for line in same[:10]:
+            say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
+        if same:
+            n_same = len(record.sha256) - len(set(record.sha256))
             say(people, f"{'Note:':12s}Copies of other training images: {n_same}. The accuracy is too high.")
         if features == "auto" and isinstance(trained.extractor, PixelFeatures):
             say(
@@ -222,8 +247,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="folder|FILE.csv",
-            help="True labels. [b]folder[/b]: the name of the folder of each image. [b]FILE.csv[/b]: a table "
-            "of file names and labels, for one PATH that is a folder. Skips the training images of the model. "
+            help="True labels. [b]folder[/b]: the name of the class folder of each image. [b]FILE.csv[/b]: a "
+            "table of paths and labels, for one PATH that is a folder. Skips the training images of the model. "
             "Prints accuracy and confusion matrix.",
         ),
     ] = None,
@@ -245,6 +270,7 @@ def predict(
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
+    max_pixels: MaxPixels = None,
 ) -> None:
     """Predict the classes of images.
 
@@ -257,9 +283,12 @@ def predict(
         if confusion is not None:
             place_for(confusion)  # raises now, not after the work
         from ledl.cli import _work
-        from ledl.image_models import REJECTED, open_image_model, predict_files, rejecter_for
+        from ledl.image_models import open_image_model, predict_files, rejecter_for
+        from ledl.images import REJECTED
 
         found = open_image_model(model, network=features)
+        if max_pixels is not None:
+            found.extractor.set_params(max_pixels=max_pixels)
         if reject is not None:
             rejecter_for(found, reject)
         files, truths = _work.images_of(console, paths, labels, found)

@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import PipedConsole, report_skipped, say, visible
+from ledl.cli._console import PipedConsole, say, visible
 from ledl.csv_cells import to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
-from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
-from ledl.images import image_files, load_image_folder, pillow, shown
+from ledl.image_models import ImageModel, Prediction, standard_error, trained_on
+from ledl.images import REJECTED, Unused, image_files, load_image_folder, pillow, shown, unused_lines
 
 WIDEST_PATH = 60  # characters
 WIDEST_MATRIX = 40  # classes that fit on a screen
@@ -39,15 +39,20 @@ def images_of(
 ) -> tuple[list[Path], list[str | None]]:
     """Return the images and their true labels. With true labels, the training images are left out."""
     truths: list[str | None]
-    if labels is None or labels == "folder":
-        files, others = image_files(paths)
-        report_skipped(console, others)
-        truths = [shown(Path(os.path.abspath(file)).parent.name) if labels else None for file in files]
+    notes: list[str] = []
+    if labels is None:
+        files, unused = image_files(paths)
+        truths = [None] * len(files)
+    elif labels == "folder":
+        files, truths, unused = _labels_of_folders(paths, [*map(str, found.parts.classifier.classes_)])
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
         files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
+        unused, notes = table.unused, table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    for line in [*unused_lines(unused), *notes]:
+        say(console, line, style="yellow")
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")
     if labels is None:
@@ -67,6 +72,37 @@ def images_of(
         )
     kept = [i for i, is_seen in enumerate(seen) if not is_seen]
     return [files[i] for i in kept], [truths[i] for i in kept]
+
+
+def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path], list[str | None], Unused]:
+    """Return images, the names of their class folders, and what is not used.
+
+    The class folder is the topmost folder below the given path that has the name of a class; or the path
+    itself, if it has such a name; or else the topmost folder, whose name the model does not know.
+    """
+    files: list[Path] = []
+    truths: list[str | None] = []
+    unused: Unused = []
+    n_loose = 0
+    for path in paths:
+        found, others = image_files([path])
+        unused += others
+        whole = Path(os.path.abspath(path))
+        for file in found:
+            below = list(file.relative_to(path).parts[:-1]) or [whole.parent.name] * (file == path)
+            known = [name for name in [*below, whole.name] if name in classes]
+            if not known and not below:
+                unused.append((file, f"in no class folder, and {whole.name!r} is no class of the model"))
+                n_loose += 1
+                continue
+            files.append(file)
+            truths.append(shown([*known, *below][0]))
+    if n_loose and not files:
+        raise ValueError(
+            f"--labels folder needs class folders, but all {n_loose} images lie directly in {shown(paths[0])}, "
+            "which is no class of the model. Give a table of labels, or leave --labels out."
+        )
+    return files, truths, unused
 
 
 def write_answers(
