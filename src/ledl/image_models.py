@@ -178,6 +178,7 @@ class Prediction(NamedTuple):
     ranking: tuple[tuple[str, float], ...] = ()  # label and score, best first
     p_value: float | None = None
     error: str = ""
+    probability: float | None = None
 
 
 def predict_files(

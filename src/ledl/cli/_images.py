@@ -20,6 +20,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
+from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for
 from ledl.methods import METHODS
@@ -43,6 +44,8 @@ ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five image
 ledl predict model.ledl 1.jpg 2.jpg
 
 ledl predict model.ledl photos --format csv > labels.csv
+
+ledl predict model.ledl photos --sort-into sorted  [dim]# sorted/cat/1.jpg, sorted/dog/2.jpg, ...[/dim]
 
 ledl predict model.ledl photos --labels folder  [dim]# accuracy on all images except the training images[/dim]
 
@@ -80,6 +83,7 @@ ledl datasets digits -o images  [dim]# write images/0/00000.png, ..., to try led
 # Values of options.
 Select = StrEnum("Select", ["defaults", "cv"])
 Format = StrEnum("Format", ["table", "csv", "json"])
+SortBy = StrEnum("SortBy", ["copy", "link", "move"])
 MaxPixels = Annotated[
     int | None,
     typer.Option(
@@ -271,6 +275,27 @@ def predict(
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
     max_pixels: MaxPixels = None,
+    sort_into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Put the images into FOLDER, into one folder for each class. Nothing is overwritten, and the "
+            "same command again changes nothing.",
+        ),
+    ] = None,
+    sort_by: Annotated[
+        SortBy | None,
+        typer.Option(help="With --sort-into: copy the images (default), link to them, or move them."),
+    ] = None,
+    unsure: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="P",
+            help='With --sort-into: images with a probability below P go into the folder "unsure".',
+        ),
+    ] = None,
 ) -> None:
     """Predict the classes of images.
 
@@ -280,29 +305,36 @@ def predict(
     with errors_reported(console):
         if labels is None and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
+        if sort_into is None and (sort_by is not None or unsure is not None):
+            raise ValueError("--sort-by and --unsure are about sorted images. Add --sort-into FOLDER.")
         if confusion is not None:
             place_for(confusion)  # raises now, not after the work
         from ledl.cli import _work
         from ledl.image_models import open_image_model, predict_files, rejecter_for
-        from ledl.images import REJECTED
+        from ledl.images import REJECTED, Sorter
 
         found = open_image_model(model, network=features)
         if max_pixels is not None:
             found.extractor.set_params(max_pixels=max_pixels)
         if reject is not None:
             rejecter_for(found, reject)
-        files, truths = _work.images_of(console, paths, labels, found)
         classes = [str(label) for label in found.parts.classifier.classes_]
+        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
+        files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         with bar(console, "images") as watch:
+            answers = predict_files(found, files, reject=reject, watch=watch)
+            if sorter is not None:
+                answers = _work.sort_answers(answers, sorter, unsure)
             counts, unreadable = _work.write_answers(
-                zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True),
+                zip(answers, truths, strict=True),
                 form.value,
                 top=top,
                 widths=widths,
                 has_truth=labels is not None,
                 has_p_value=reject is not None,
                 mistakes=mistakes,
+                mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
             )
         for reason in unreadable:
             say(console, f"Unreadable: {visible(reason)}", style="red")
@@ -311,6 +343,8 @@ def predict(
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
             _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)
+        if sorter is not None:
+            say(console, sorter.summary())
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
 

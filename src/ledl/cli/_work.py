@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,11 +21,21 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ledl.cli._console import PipedConsole, say, visible
-from ledl.csv_cells import to_cell
+from ledl.csv_cells import mark_for, to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
 from ledl.image_models import ImageModel, Prediction, standard_error, trained_on
-from ledl.images import REJECTED, Unused, image_files, load_image_folder, pillow, shown, unused_lines
+from ledl.images import (
+    REJECTED,
+    UNSURE,
+    Sorter,
+    Unused,
+    image_files,
+    load_image_folder,
+    pillow,
+    shown,
+    unused_lines,
+)
 
 WIDEST_PATH = 60  # characters
 WIDEST_MATRIX = 40  # classes that fit on a screen
@@ -35,9 +45,12 @@ Counts: TypeAlias = Counter[tuple[str, str]]
 
 
 def images_of(
-    console: Console, paths: list[Path], labels: str | None, found: ImageModel
+    console: Console, paths: list[Path], labels: str | None, found: ImageModel, sorter: Sorter | None = None
 ) -> tuple[list[Path], list[str | None]]:
-    """Return the images and their true labels. With true labels, the training images are left out."""
+    """Return the images and their true labels.
+
+    With true labels, the training images are left out. With a sorter, images that are sorted already are.
+    """
     truths: list[str | None]
     notes: list[str] = []
     if labels is None:
@@ -51,6 +64,11 @@ def images_of(
         unused, notes = table.unused, table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    if sorter is not None:
+        is_there, there = sorter.leave_out(files)
+        unused = [*unused, *there]
+        new = [i for i, is_in in enumerate(is_there) if not is_in]
+        files, truths = [files[i] for i in new], [truths[i] for i in new]
     for line in [*unused_lines(unused), *notes]:
         say(console, line, style="yellow")
     if not files:
@@ -105,6 +123,17 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
     return files, truths, unused
 
 
+def sort_answers(answers: Iterable[Prediction], sorter: Sorter, unsure: float | None) -> Iterator[Prediction]:
+    """Yield predictions after their images were put into folders: of the class, or `UNSURE`, or `REJECTED`."""
+    for said in answers:
+        if unsure is not None and said.probability is None and not said.error:
+            raise ValueError("This model gives no probabilities, which --unsure needs. Leave --unsure out.")
+        if not said.error:
+            is_unsure = unsure is not None and said.probability is not None and said.probability < unsure
+            sorter.put(said.path, UNSURE if is_unsure and said.label != REJECTED else said.label)
+        yield said
+
+
 def write_answers(
     answers: Iterable[tuple[Prediction, str | None]],
     form: str,
@@ -114,15 +143,20 @@ def write_answers(
     has_truth: bool,
     has_p_value: bool,
     mistakes: bool,
+    mark: str = "",
 ) -> tuple[Counts, list[str]]:
     """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
 
     A "table" has path and label, padded to `widths`, scores, and the true label after a mistake. "csv" has a
-    header, and cells that `ledl fit --labels` reads. "json" also lists images that cannot be read.
+    header, and cells that `ledl fit --labels` reads, in UTF-8 after `mark`. "json" also lists images that
+    cannot be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
     if form == "csv":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever a terminal here has
+        sys.stdout.write(mark)
         classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", "score")]
         lines.writerow(["path", "label", *["truth"] * has_truth, *["p_value"] * has_p_value, *classes])
     for said, truth in answers:
@@ -223,7 +257,7 @@ def show_judged(
         text = io.StringIO()
         matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
         csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
-        write_atomically(out, text.getvalue().encode())
+        write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
 
 
 def write_images(name: str, folder: Path) -> tuple[int, int]:

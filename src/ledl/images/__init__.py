@@ -24,6 +24,7 @@ from ledl.images._reading import (
     read_image,
     shown,
 )
+from ledl.images._sorting import Sorter
 
 __all__ = [
     "CAFFE",
@@ -37,6 +38,7 @@ __all__ = [
     "PixelFeatures",
     "Preprocessing",
     "ResNetFeatures",
+    "Sorter",
     "Source",
     "Unused",
     "content_key",

@@ -171,7 +171,7 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], Unused]:
             for name in sorted(folders):
                 folder = Path(root, name)
                 real = os.path.realpath(folder)
-                if _is_hidden(name):
+                if is_hidden(name):
                     unused.append((folder, "hidden, or made by a system"))
                 elif real in seen:
                     unused.append((folder, "a link to a folder that is searched anyway"))
@@ -183,7 +183,7 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], Unused]:
             below += [Path(root, name) for name in names]
         unused += [(Path(error.filename), "you may not read this folder") for error in refused]
         for file in sorted(below):
-            if _is_hidden(file.name):
+            if is_hidden(file.name):
                 unused.append((file, "hidden, or made by a system"))
             elif file.suffix.lower() in SUFFIXES:
                 found.append(file)
@@ -204,7 +204,7 @@ def unused_lines(unused: Unused) -> list[str]:
     ]
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Return if a name is hidden, or one that archives and systems leave behind."""
     return name.startswith(".") or name.lower() in LEFTOVERS
 
@@ -234,7 +234,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
         if folder.is_dir() and folder not in left_out and not is_used:
             unused.append((folder, "a class folder without images"))
     classes = sorted(set(by_file.values()))
-    _check_names({name: shown(root / name) for name in classes})
+    check_names({name: shown(root / name) for name in classes})
     for name in classes:
         inner = _parent_of_classes([file for file in by_file if by_file[file] == name])
         if inner is not None and len(classes) == 1:
@@ -273,7 +273,7 @@ def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes:
     unused += [(path, reason) for path, reason in others if not (path.exists() and path.samefile(table))]
     unused += [(image, "not in the table") for image in found if image not in given]
     classes = sorted(set(by_file.values()))
-    _check_names(dict.fromkeys(classes, shown(table)))
+    check_names(dict.fromkeys(classes, shown(table)))
     by_folder = [(image.relative_to(root).parts[0], label) for image, label in by_file.items()]
     in_folders = [(name, label) for name, label in by_folder if name in classes]
     if in_folders:
@@ -285,7 +285,7 @@ def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes:
     return by_file
 
 
-def _check_names(where: dict[str, str]) -> None:
+def check_names(where: dict[str, str]) -> None:
     """Raise ImageError if names of classes are not UTF-8, or equal on some file systems.
 
     `where` maps each name to the place where it was found.
