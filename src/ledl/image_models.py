@@ -389,9 +389,9 @@ def fit_folder(
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         chosen_features=is_chosen,
         per_class=per_class,
-        files=[relative_name(file) for file in used],
+        files=[relative_name(file, folder) for file in used],
         sha256=[content_key(file) for file in used],
-        skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
+        skipped=[[relative_name(name, folder), reason] for name, reason in best.record.skipped],
         thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
     )
     return best._replace(record=record)
@@ -547,25 +547,31 @@ def standard_error(share: float, n: int) -> float:
     return float((middle * (1 - middle) / (n + 4)) ** 0.5)
 
 
-def relative_name(path: str | os.PathLike[str]) -> str:
-    """Return class and file name, which stay the same when the folder moves."""
-    return shown("/".join(Path(os.path.abspath(path)).parts[-2:]))
+def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
+    """Return the path from a folder on, at least its last two parts. The folder may move."""
+    parts = Path(os.path.abspath(path)).parts
+    n_below = len(parts) - len(Path(os.path.abspath(root)).parts)
+    return shown("/".join(parts[-max(n_below, 2) :]))
 
 
 def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
     """Return for each image if it is a training image, and the number of other images that are copies of one.
 
     `known` has name and sha256 of the training images. An image with the same content is a training image, as
-    often as the content is in `known`. Images with the same name come first.
+    often as the content is in `known`. Images whose path ends with the name come first.
     """
     contents = {}
     for i, path in enumerate(paths):
         with suppress(OSError, ImageError):  # decoding will report it
             contents[i] = content_key(path)
     left = Counter(content for _, content in known)
-    names = set(known)
+    names: dict[str, list[str]] = {}
+    for name, content in known:
+        names.setdefault(content, []).append(f"/{name}")
     copies = [i for i, content in contents.items() if content in left]
-    copies.sort(key=lambda i: (relative_name(paths[i]), contents[i]) not in names)
+    copies.sort(
+        key=lambda i: not shown(Path(os.path.abspath(paths[i])).as_posix()).endswith(tuple(names[contents[i]]))
+    )
     seen = [False] * len(paths)
     for i in copies:
         seen[i] = left[contents[i]] > 0

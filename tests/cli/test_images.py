@@ -130,6 +130,8 @@ def test_class_folders_are_found_at_any_depth_and_flat_folders_refused(folder, m
     out = tmp_path / "m.ledl"
     done = run("fit", photos, "-o", out, "--per-class", "6", *FAST)
     assert done.returncode == 0, done.stderr
+    drawn = json.loads(run("info", out, "--json").stdout)["files"]
+    assert {name.rpartition("/")[0] for name in drawn} == {f"{name}/2023/May" for name in NAMES}
     assert "did you mean" in run("fit", tmp_path, "-o", out, *FAST).stderr.lower()
     for words in ([photos], [photos / name for name in NAMES]):  # a parent, or photos/* of a shell
         done = run("predict", out, *words, "--labels", "folder", "--format", "json")

@@ -240,6 +240,9 @@ def test_a_parent_of_the_right_folder_is_recognized(between, folder, tmp_path_fa
     shutil.copytree(folder, inner)
     with pytest.raises(ImageError, match=rf"only one class, 'photos'. Did you mean {inner}\?"):
         load_image_folder(parent, decode=False)
+    save(inner / "loose.png")  # folders of people are messy
+    with pytest.raises(ImageError, match=rf"Did you mean {inner}\?"):
+        load_image_folder(parent, decode=False)
     save(parent / "new" / "1.png")
     (note,) = load_image_folder(parent, decode=False).notes
     assert "the class 'photos'" in note

@@ -241,7 +241,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
             raise ImageError(f"{shown(root)} has only one class, {name!r}. Did you mean {shown(inner)}?")
         if inner is not None:
             notes.append(
-                f"All images of the class {name!r} are in folders below its folder. If these are the classes, "
+                f"Most images of the class {name!r} are in folders below its folder. If these are the classes, "
                 f"did you mean {shown(inner)}?"
             )
             break
@@ -249,10 +249,10 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
 
 
 def _parent_of_classes(files: list[Path]) -> Path | None:
-    """Return the innermost folder with all the images, or None if some of them lie directly in it."""
-    parents = {file.parent for file in files}
-    inner = Path(os.path.commonpath(parents))
-    return None if inner in parents else inner
+    """Return the innermost folder with all the images, if most of them lie in several folders below it."""
+    inner = Path(os.path.commonpath([file.parent for file in files]))
+    below = [file.relative_to(inner).parts[0] for file in files if file.parent != inner]
+    return inner if len(set(below)) > 1 and 2 * len(below) > len(files) else None
 
 
 def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes: list[str]) -> dict[Path, str]:
