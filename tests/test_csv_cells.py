@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledl.csv_cells import from_cell, to_cell
+from ledl.csv_cells import from_cell, mark_for, to_cell
 
 FORMULA = re.compile(r"""\s*[=+\-@\t\r\n＝＋－＠]""")
 # Pieces of which bad names are made, beside all characters; halves of surrogate pairs come from file names.
@@ -62,3 +62,8 @@ def test_usual_text_is_written_as_it_is(text):
 @pytest.mark.parametrize("cell", ["'s-Hertogenbosch", '"a"b', '"', "=1+2", "C:\\new\\table.jpg", "'-5"])
 def test_cells_of_people_are_taken_as_they_are(cell):
     assert from_cell(f" {cell}\t") == cell
+
+
+def test_only_tables_that_need_it_have_the_mark_of_utf8():
+    assert mark_for(["cat", "=1+2", "\x1b", "\udcff"]) == ""  # written in ASCII
+    assert f"{mark_for(['cat', 'Käse'])}path".encode() == "path".encode("utf-8-sig")

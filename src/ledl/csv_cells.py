@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 
 # What must not stand at the beginning of a cell: formulas, also in the wide letters of East Asia, and quotes,
 # which some spreadsheets remove. Where cells are separated by semicolons, a cell may begin after one.
 UNSAFE = re.compile(r"""(^|;)[\s"']*[=+\-@＝＋－＠]|^["']""")
+
+MARK = "\ufeff"  # at the beginning of a file: it is UTF-8. Excel takes it for another encoding without it
+
+
+def mark_for(texts: Iterable[str]) -> str:
+    """Return what a table with these texts begins with: `MARK`, or nothing if all cells are ASCII.
+
+    Excel needs the mark, and plain readers may take it for a part of the first cell. ASCII needs none.
+    """
+    return "" if all(to_cell(text).isascii() for text in texts) else MARK
 
 
 def to_cell(text: str) -> str:

@@ -35,6 +35,8 @@ from ledl.explanations import Explanation, explain
 from ledl.images import (
     CAFFE,
     IMAGENET,
+    MAX_PIXELS,
+    REJECTED,
     ImageError,
     PixelFeatures,
     Preprocessing,
@@ -44,6 +46,7 @@ from ledl.images import (
     load_image_folder,
     read_image,
     shown,
+    unused_lines,
 )
 from ledl.methods import METHODS
 from ledl.model_selection import BATCHED, BatchedSearchCV, wilson_interval
@@ -51,7 +54,6 @@ from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
 
 KIND = "ledl fit"  # marks the records of this module in model files
-REJECTED = "none of these"
 # Most images, and most numbers in their features, in memory at a time.
 CHUNK, MAX_NUMBERS = 64, 2**25
 MANY_IMAGES = 500  # choosing settings for more images takes minutes
@@ -418,11 +420,15 @@ def fit_folder(
     seed: int = 0,
     thumbnails: bool = True,
     cache: str | os.PathLike[str] | None = None,
+    max_pixels: int = MAX_PIXELS,
+    skip_unreadable: bool = False,
     watch: Watch = lambda done, total: None,
     report: Callable[[str], None] = lambda text: None,
 ) -> ImageModel:
     """Train on a folder of images and return the model. The parameters are the options of ``ledl fit``."""
     listing = load_image_folder(folder, labels=labels, decode=False)
+    for line in [*unused_lines(listing.unused), *listing.notes]:
+        report(line)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
     if per_class is not None:
         counts = np.bincount(target)
@@ -433,14 +439,19 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
-    extractors = find_extractors(features, preprocessing, size, cache)
+    extractors = [
+        extractor.set_params(max_pixels=max_pixels)
+        for extractor in find_extractors(features, preprocessing, size, cache)
+    ]
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
         report(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    candidates = [fit_files(e, files, names[target], method, select, seed, watch) for e in extractors]
+    candidates = [
+        fit_files(e, files, names[target], method, select, seed, watch, skip_unreadable) for e in extractors
+    ]
     best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
     is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
     if is_chosen:
@@ -452,21 +463,28 @@ def fit_folder(
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         chosen_features=is_chosen,
         per_class=per_class,
-        files=[relative_name(file) for file in used],
+        files=[relative_name(file, folder) for file in used],
         sha256=[content_key(file) for file in used],
         # Without folders of this machine: the record goes with the model.
         skipped=[
-            [relative_name(name), reason.replace(shown(name), relative_name(name))]
+            [relative_name(name, folder), reason.replace(shown(name), relative_name(name, folder))]
             for name, reason in best.record.skipped
         ],
-        near_copies=[[relative_name(file) for file in pair] for pair in best.record.near_copies],
-        thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
+        near_copies=[[relative_name(file, folder) for file in pair] for pair in best.record.near_copies],
+        thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
     )
     return best._replace(record=record)
 
 
 def fit_files(
-    extractor: Any, files: Sequence[str], labels: Array, method: str, select: str, seed: int, watch: Watch
+    extractor: Any,
+    files: Sequence[str],
+    labels: Array,
+    method: str,
+    select: str,
+    seed: int,
+    watch: Watch,
+    skip_unreadable: bool = False,
 ) -> ImageModel:
     """Make features of images, choose settings if asked for, and return the model fitted on them.
 
@@ -478,6 +496,8 @@ def fit_files(
         parts.append(rows)
         skipped |= reasons
         watch(chunk.stop, len(files))
+    if skipped and not skip_unreadable:
+        raise unreadable(list(skipped.values()), len(files))
     X = np.concatenate(parts)
     kept = np.flatnonzero(~np.isnan(X).any(axis=1))
     X, y = X[kept], labels[kept]
@@ -562,6 +582,32 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
     return [(int(i), int(k)) for i, k in np.argwhere(np.triu(near, 1))]
 
 
+def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
+    """Return the error that names images that cannot be read."""
+    first = [reason.replace("\n", "\\n") for reason in reasons[:20]]
+    more = [f"and {len(reasons) - 20} more"] if len(reasons) > 20 else []
+    return ImageError(
+        f"{len(reasons)} of {n_images} images cannot be read. Replace or remove them, or leave them out with "
+        "--skip-unreadable.\n  " + "\n  ".join([*first, *more])
+    )
+
+
+def same_contents(record: Record) -> list[str]:
+    """Return a line for each content that several training images have. Different labels contradict."""
+    of_content: dict[str, list[int]] = {}
+    for i, content in enumerate(record.sha256):
+        of_content.setdefault(content, []).append(i)
+    lines = []
+    for same in of_content.values():
+        names = ", ".join(record.files[i] for i in same)
+        labels = dict.fromkeys(record.labels[i] for i in same)
+        if len(labels) > 1:
+            lines.append(f"Equal images, but different labels ({', '.join(labels)}), so one is wrong: {names}")
+        elif len(same) > 1:
+            lines.append(f"Equal images: {names}")
+    return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
+
+
 def find_extractors(
     features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
 ) -> list[Any]:
@@ -598,34 +644,40 @@ def find_extractors(
     return [network, pixels] if features == "auto" else [network]
 
 
-def thumbnail(path: str) -> Array:
+def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
     """Return a JPEG file of an image, at most 192 x 192 pixels, as an array of bytes."""
-    image = read_image(path, "RGB")
+    image = read_image(path, "RGB", max_pixels=max_pixels)
     image.thumbnail((192, 192))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
 
 
-def relative_name(path: str | os.PathLike[str]) -> str:
-    """Return class and file name, which stay the same when the folder moves."""
-    return shown("/".join(Path(os.path.abspath(path)).parts[-2:]))
+def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
+    """Return the path from a folder on, at least its last two parts. The folder may move."""
+    parts = Path(os.path.abspath(path)).parts
+    n_below = len(parts) - len(Path(os.path.abspath(root)).parts)
+    return shown("/".join(parts[-max(n_below, 2) :]))
 
 
 def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
     """Return for each image if it is a training image, and the number of other images that are copies of one.
 
     `known` has name and sha256 of the training images. An image with the same content is a training image, as
-    often as the content is in `known`. Images with the same name come first.
+    often as the content is in `known`. Images whose path ends with the name come first.
     """
     contents = {}
     for i, path in enumerate(paths):
         with suppress(OSError, ImageError):  # decoding will report it
             contents[i] = content_key(path)
     left = Counter(content for _, content in known)
-    names = set(known)
+    names: dict[str, list[str]] = {}
+    for name, content in known:
+        names.setdefault(content, []).append(f"/{name}")
     copies = [i for i, content in contents.items() if content in left]
-    copies.sort(key=lambda i: (relative_name(paths[i]), contents[i]) not in names)
+    copies.sort(
+        key=lambda i: not shown(Path(os.path.abspath(paths[i])).as_posix()).endswith(tuple(names[contents[i]]))
+    )
     seen = [False] * len(paths)
     for i in copies:
         seen[i] = left[contents[i]] > 0

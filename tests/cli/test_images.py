@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.pipeline import Pipeline
 
 import ledl
@@ -90,10 +91,72 @@ def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model,
     damaged = tmp_path / "damaged"
     shutil.copytree(folder / "known", damaged)
     (damaged / "null" / "00.png").write_bytes(b"not an image")
+    (damaged / "null" / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
     done = run("fit", damaged, "-o", tmp_path / "m.ledl", *FAST)
+    assert done.returncode == 2
+    assert "2 of 37 images cannot be read." in done.stderr
+    assert "--skip-unreadable" in done.stderr
+    assert f"{damaged / 'null' / '00.png'} is not an image" in done.stderr
+    assert f"{damaged / 'null' / 'IMG_1.HEIC'} cannot be" in done.stderr
+    assert not (tmp_path / "m.ledl").exists()
+    done = run("fit", damaged, "-o", tmp_path / "m.ledl", "--skip-unreadable", *FAST)
     assert done.returncode == 0
-    assert "Left out:" in done.stdout
+    assert done.stdout.count("Left out:") == 2
     assert "null/00.png" in done.stdout
+
+
+def test_images_with_the_same_content_are_named(folder, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "known", photos)
+    shutil.copy(photos / "null" / "00.png", photos / "null" / "copy.png")
+    shutil.copy(photos / "null" / "01.png", photos / "zwei" / "wrong.png")
+    printed = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST).stdout
+    assert "Equal images: null/00.png, null/copy.png\n" in printed
+    assert "different labels (null, zwei), so one is wrong: null/01.png, zwei/wrong.png\n" in printed
+    assert "Copies of other training images: 2." in printed
+
+
+def test_large_images_are_refused_unless_allowed(folder, model, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "known", photos)
+    shutil.copy(photos / "null" / "00.png", photos / "null" / "large.png")
+    Image.new("L", (100, 90)).save(photos / "null" / "large.png")
+    out = tmp_path / "m.ledl"
+    done = run("fit", photos, "-o", out, "--max-pixels", "8999", *FAST)
+    assert done.returncode == 2
+    assert "large.png has 100 x 90 pixels, more than max_pixels=8999." in done.stderr
+    assert "--max-pixels on the command line" in done.stderr
+    assert run("fit", photos, "-o", out, "--max-pixels", "9000", *FAST).returncode == 0
+    large = photos / "null" / "large.png"
+    assert run("predict", out, large).returncode == 0
+    done = run("predict", out, large, "--max-pixels", "8999")
+    assert done.returncode == 1
+    assert "max_pixels=8999" in done.stderr
+
+
+def test_class_folders_are_found_at_any_depth_and_flat_folders_refused(folder, model, tmp_path):
+    photos = tmp_path / "photos"
+    for name in NAMES:
+        shutil.copytree(folder / "known" / name, photos / name / "2023" / "May")
+    out = tmp_path / "m.ledl"
+    done = run("fit", photos, "-o", out, "--per-class", "6", *FAST)
+    assert done.returncode == 0, done.stderr
+    drawn = json.loads(run("info", out, "--json").stdout)["files"]
+    assert {name.rpartition("/")[0] for name in drawn} == {f"{name}/2023/May" for name in NAMES}
+    assert "did you mean" in run("fit", tmp_path, "-o", out, *FAST).stderr.lower()
+    for words in ([photos], [photos / name for name in NAMES]):  # a parent, or photos/* of a shell
+        done = run("predict", out, *words, "--labels", "folder", "--format", "json")
+        assert len(json.loads(done.stdout)) == 18
+        assert {row["truth"] for row in json.loads(done.stdout)} == set(NAMES)
+    flat = tmp_path / "flat"
+    shutil.copytree(folder / "known" / "null", flat)
+    done = run("predict", out, flat, "--labels", "folder")
+    assert done.returncode == 2
+    assert f"all 12 images lie directly in {flat}" in " ".join(done.stderr.split())
+    shutil.copytree(folder / "known" / "zwei", flat / "zwei")
+    done = run("predict", model, flat, "--labels", "folder", "--format", "json")
+    assert {row["truth"] for row in json.loads(done.stdout)} == {"zwei"}
+    assert "Not used (in no class folder, and 'flat' is no class of the model): 12" in done.stderr
 
 
 def test_a_model_knows_its_network(folder, tmp_path):
@@ -171,7 +234,8 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["fit", "known", "-o", "m.ledl", "--features", "no.onnx"], "There is no model"),
         (["fit", "known", "-o", "m.ledl", "--per-class", "1", "--select", "cv"], "two images"),
         (["fit", "others", "-o", "m.ledl"], "only one class"),
-        (["fit", "known/null", "-o", "m.ledl"], "no folders"),
+        (["fit", "known/null", "-o", "m.ledl"], "no folders with images"),
+        (["fit", "empty", "-o", "m.ledl"], "has no images"),
         (["predict", "known/null/00.png", "known"], "not a model file"),
         (["predict", "no.ledl", "known"], "no.ledl does not exist"),
         (["predict", "known", "model.ledl"], "must be a model file"),
@@ -196,6 +260,10 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
             "known is a folder. Give the name of a file",
         ),
         (["predict", "model.ledl", "no.png"], "There is no file or folder"),
+        (["predict", "model.ledl", "known", "--unsure", "0.5"], "Add --sort-into"),
+        (["predict", "model.ledl", "known", "--sort-by", "move"], "Add --sort-into"),
+        (["predict", "model.ledl", "known", "--sort-into", "model.ledl"], "model.ledl is a file, not a folder"),
+        (["predict", "model.ledl", "known", "--sort-into", "/proc/sorted"], "Cannot write to the folder /proc"),
         (["predict", "model.ledl", "empty"], "no images"),
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),

@@ -6,19 +6,24 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from helpers.commands import FAST, run
+from helpers.commands import ENVIRONMENT, FAST, LEDL, run
 from helpers.digits import NAMES
+from ledl.cli._work import sort_answers
 from ledl.csv_cells import from_cell
 from ledl.datasets import load_image_folder
-from ledl.images import shown
+from ledl.image_models import Prediction
+from ledl.images import REJECTED, Sorter, shown
+from ledl.persistence import read
 
 
 def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
@@ -134,6 +139,78 @@ def test_what_predict_writes_is_what_fit_reads(hostile):
     assert json.loads(run("info", hostile / "again.ledl", "--json").stdout)["labels"] == Counter(
         expected.values()
     )
+
+
+def test_a_table_goes_to_a_spreadsheet_and_back(folder, tmp_path):
+    photos = tmp_path / "Fotos"
+    for name, new in zip(NAMES, ["Käse", "größer", "ёлка"], strict=True):
+        shutil.copytree(folder / "known" / name, photos / new)
+    assert run("fit", photos, "-o", tmp_path / "m.ledl", "--per-class", "6", *FAST).returncode == 0
+    # A process of its own, whose terminal has another encoding.
+    words = [*LEDL, "predict", "m.ledl", "Fotos", "--format", "csv"]
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, env=environment, timeout=120)
+    assert done.stdout.startswith("\ufeffpath,label".encode())  # so that Excel takes it for UTF-8
+    table = pd.read_csv(io.BytesIO(done.stdout))
+    assert table.columns[0] == "path"
+    assert table.path[0] == "./Fotos/Käse/00.png"
+    assert len(table) == 36
+    # Edited: one label corrected, one deleted, a column added; saved as a spreadsheet does in Europe.
+    table["note"] = "a; b"
+    table.loc[0, "label"], table.loc[1, "label"] = "ёлка", None
+    table.to_csv(tmp_path / "edited.csv", sep=";", index=False, encoding="utf-16", decimal=",")
+    done = run("fit", "Fotos", "-o", "again.ledl", "--labels", "edited.csv", *FAST, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Not used (no label in the table): 1: Fotos/Käse/01.png\n" in done.stderr
+    assert "Labels are from edited.csv, not from folders: " in done.stderr
+    record = read(tmp_path / "again.ledl").info
+    assert Counter(record["labels"]) == Counter(table.label.dropna())
+    assert dict(zip(record["files"], record["labels"], strict=True))["Käse/00.png"] == "ёлка"
+
+
+def test_images_are_sorted_into_folders(folder, model, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "known", photos / "a")
+    shutil.copytree(folder / "others", photos / "b")
+    (photos / "bad.png").write_bytes(b"not an image")
+    words = ["predict", model, photos, "--reject", "0.1", "--format", "json", "--sort-into", photos / "sorted"]
+    done = run(*words)
+    assert done.returncode == 1  # because of bad.png
+    answers = json.loads(done.stdout)
+    labels = Counter(row["label"] for row in answers if "label" in row)
+    assert labels["none of these"] > 0
+    sorted_files = [path for path in (photos / "sorted").rglob("*") if path.is_file()]
+    assert Counter(path.parent.name for path in sorted_files) == labels
+    assert len(list(photos.rglob("*.png"))) == 2 * 48 + 1
+    ends = done.stderr.splitlines()[-1]
+    assert ends.startswith("Copied into folders in ")
+    assert all(f"{n} {label}" in ends for label, n in labels.items())
+    before = sorted(photos.rglob("*"))
+    done = run(*words)
+    assert json.loads(done.stdout) == answers  # what is in photos/sorted is not predicted again
+    assert sorted(photos.rglob("*")) == before
+    assert "48 of them were there already" in done.stderr
+    assert "already): 48: " in done.stderr
+    # The sorted folder, corrected by hand, is a folder to train on.
+    done = run("fit", photos / "sorted", "-o", tmp_path / "m.ledl", *FAST)
+    assert done.returncode == 0, done.stderr
+    assert f"not a class): {labels['none of these']}: " in done.stderr
+
+
+def test_images_below_a_probability_are_unsure(folder, tmp_path):
+    files = sorted(map(str, (folder / "known" / "null").glob("*.png")))[:4]
+    said = [
+        Prediction(files[0], "null", probability=0.9),
+        Prediction(files[1], "null", probability=0.59),
+        Prediction(files[2], REJECTED, probability=0.1),
+        Prediction(files[3], error="cannot be read"),
+    ]
+    sorter = Sorter(tmp_path / "out", ["null"])
+    assert list(sort_answers(said, sorter, 0.6)) == said
+    assert sorter.counts == {"null": 1, "unsure": 1, "none of these": 1}
+    assert (tmp_path / "out" / "unsure" / "01.png").is_file()
+    with pytest.raises(ValueError, match="no probabilities, which --unsure needs"):
+        list(sort_answers([Prediction(files[0], "null")], sorter, 0.6))
 
 
 def test_a_dataset_becomes_a_folder_of_images(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from ledl.datasets import load_image_folder
 from ledl.features import ImageError, PixelFeatures
@@ -72,6 +72,8 @@ def make_seeds():
         "pbm": saved(rgb.convert("1"), "PPM"),
         "pfm": saved(real, "PPM"),
     }
+    if features.check("avif"):
+        seeds |= {"avif": saved(rgba, "AVIF", exif=exif), "avif-frames": saved(rgb, "AVIF", **frames)}
     return list(seeds.values())
 
 
@@ -227,11 +229,11 @@ def test_skipped_files_are_reported_once_and_the_others_are_read(folder):
         found = load_image_folder(folder, size=8, on_error="skip", max_pixels=MAX_PIXELS)
         pixels = PixelFeatures(size=8, on_error="skip", max_pixels=MAX_PIXELS)
         files = load_image_folder(folder, decode=False).filenames
-        features = pixels.transform(files)
+        rows = pixels.transform(files)
     assert [type(warning.message) for warning in caught] == [UserWarning, UserWarning]
     assert len(found.images) + len(found.skipped) == len(files)
     assert 0 < len(found.skipped) < len(files)
     skipped = {number for number, _, _ in pixels.skipped_}
     assert skipped == {number for number, _, _ in found.skipped}
-    assert skipped == set(np.flatnonzero(np.isnan(features).any(axis=1)))
+    assert skipped == set(np.flatnonzero(np.isnan(rows).any(axis=1)))
     assert found.filenames == [file for number, file in enumerate(files) if number not in skipped]

@@ -1,216 +1,146 @@
-"""Read images, good and bad, and folders of them."""
+"""Read images, good and bad, of many kinds."""
 
-import os
+import io
 import struct
+import subprocess
+import sys
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
-from PIL import Image
+from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image, features
 
-from ledl.datasets import load_image_folder
 from ledl.features import ImageError
 from ledl.images import read_image
 
-
-def save(path, array=None, **options):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    array = np.full((6, 8, 3), 100, np.uint8) if array is None else array
-    Image.fromarray(array).save(path, **options)
-
-
-@pytest.fixture
-def folder(tmp_path, rng):
-    for label in ("cat", "dog"):
-        for i, suffix in enumerate(("png", "bmp", "tif")):
-            save(tmp_path / label / f"{i}.{suffix}", rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
-    return tmp_path
+# Yellow above red, and blue beside them: an image that shows rotations and swapped channels.
+COLOURS = np.zeros((16, 24, 3), np.uint8)
+COLOURS[:, :12, 0] = 255
+COLOURS[:8, :12, 1] = 255
+COLOURS[:, 12:, 2] = 255
 
 
-def test_class_folders(folder):
-    (folder / "cat" / "notes.txt").write_text("not an image")
-    (folder / ".hidden").mkdir()
-    found = load_image_folder(folder)
-    assert found.target_names == ["cat", "dog"]
-    assert_array_equal(found.target, [0, 0, 0, 1, 1, 1])
-    assert found.images.shape == (6, 6, 8, 3)
-    assert found.data.shape == (6, 144)
-    assert found.data.dtype == np.float32
-    assert_array_equal(found.images[1], np.asarray(Image.open(found.filenames[1])))
-    assert found.skipped == []
-    gray = load_image_folder(folder, color="gray", size=(4, 5))
-    assert gray.images.shape == (6, 4, 5)
-    listing = load_image_folder(folder, decode=False)
-    assert listing.filenames == found.filenames
-    assert "images" not in listing
+def corners(pixels):
+    return np.int64(pixels)[[2, -3]][:, [2, -3]]
 
 
-def test_modes_and_rotation(tmp_path):
-    upright = np.zeros((6, 8, 3), np.uint8)
-    upright[0] = 255
-    exif = Image.Exif()
-    exif[0x0112] = 6  # turn by 90 degrees to see it upright
-    turned = Image.fromarray(upright).transpose(Image.Transpose.ROTATE_90)
-    (tmp_path / "a").mkdir()
-    turned.save(tmp_path / "a" / "turned.png", exif=exif)
-    Image.fromarray(upright[:, :, 0]).save(tmp_path / "a" / "x_gray.png")
-    Image.fromarray(np.uint16(upright[:, :, 0]) * 257).save(tmp_path / "a" / "y_16bit.tif")
-    Image.fromarray(upright).convert("P").save(tmp_path / "a" / "z_palette.png")
-    see_through = np.dstack([upright, np.zeros((6, 8), np.uint8)])
-    Image.fromarray(see_through).save(tmp_path / "a" / "zz_transparent.png")
-    images = load_image_folder(tmp_path).images
-    for image in images[:4]:
-        assert_array_equal(image, upright)
-    assert_array_equal(images[4], 255)
+def read_back(path):
+    return np.asarray(read_image(path, "RGB"))
 
 
-def test_a_table_of_labels(tmp_path):
-    for name in ("b.png", "a.png", "sub/c.png"):
-        save(tmp_path / name)
-    table = tmp_path / "labels.csv"
-    table.write_text("label,filename\ndog,b.png\ncat,a.png\ndog,sub/c.png\n", encoding="utf-8")
-    found = load_image_folder(tmp_path, labels=table)
-    assert [os.path.relpath(f, tmp_path) for f in found.filenames] == [
-        "a.png",
-        "b.png",
-        os.path.join("sub", "c.png"),
+def deep_png(values):
+    """Return a PNG file with 16 bits a channel, which Pillow cannot write."""
+    height, width, _ = values.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
     ]
-    assert found.target_names == ["cat", "dog"]
-    assert_array_equal(found.target, [0, 1, 1])
-    table.write_text("b.png,dog\na.png,cat\n", encoding="utf-8")
-    assert len(load_image_folder(tmp_path, labels="labels.csv").target) == 2
+    chunks = [
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in parts
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("../secret.png,cat\n", "is not in"),
-        ("a.png,cat\na.png,dog\n", "two labels, 'cat' and 'dog'"),
-        ("a.png\n", "a file name and a label in every line"),
-        ("a.png,\n", "is empty"),
-        ("", "a file name and a label"),
-        ("a.png,Cat\nb.png,cat\n", "Two classes have the same name: 'Cat' and 'cat'"),
-        ("a.png,dog\ngone.png,cat\n", "line 2: there is no file 'gone.png'"),
-    ],
-)
-def test_bad_tables_are_reported(text, message, tmp_path):
-    save(tmp_path / "a.png")
-    save(tmp_path / "b.png")
-    (tmp_path / "labels.csv").write_text(text)
-    with pytest.raises(ImageError, match=message):
-        load_image_folder(tmp_path, labels=tmp_path / "labels.csv")
-    (tmp_path / "labels.csv").write_bytes(b"a.png,\xff\xfe\n")
-    with pytest.raises(ImageError, match="must be CSV in UTF-8"):
-        load_image_folder(tmp_path, labels=tmp_path / "labels.csv")
+@pytest.mark.parametrize("name", ["a.jpg", "a.tif"])
+def test_colours_of_printers_become_those_of_screens(name, tmp_path):
+    Image.fromarray(COLOURS).convert("CMYK").save(tmp_path / name)
+    with Image.open(tmp_path / name) as image:
+        assert image.mode == "CMYK"
+    assert_allclose(corners(read_back(tmp_path / name)), corners(COLOURS), atol=40)
 
 
-SIZES = {"large": (9000, 9000), "bomb": (30000, 30000)}  # above our limit, and above Pillow's
+def test_16_bits_a_channel_become_8(tmp_path):
+    (tmp_path / "a.png").write_bytes(deep_png(np.uint16(COLOURS) * 257))
+    assert_array_equal(read_back(tmp_path / "a.png"), COLOURS)
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16)[None].repeat(4, axis=0)
+    Image.fromarray(ramp).save(tmp_path / "b.png")
+    assert_allclose(read_back(tmp_path / "b.png")[:, :, 0], ramp / 257, atol=0.51)
 
 
-def bad_image(kind, path):
-    if kind == "text":
-        path.write_text("this is not an image")
-    elif kind == "empty":
-        path.write_bytes(b"")
-    elif kind == "truncated":
-        save(path, np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8))
-        path.write_bytes(path.read_bytes()[:3000])
-    elif kind in SIZES:  # a small file whose header has many pixels
-        save(path)
-        content = bytearray(path.read_bytes())
-        content[16:24] = struct.pack(">II", *SIZES[kind])
-        content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
-        path.write_bytes(content)
-    elif kind == "lying":  # a format that is not read, under a name that is
-        path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
-    elif kind == "pipe":
-        os.mkfifo(path)
+@pytest.mark.parametrize("name", ["a.gif", "a.png", "a.webp", "a.avif", "a.tif"])
+def test_the_first_frame_of_an_animation_counts(name, tmp_path):
+    if name == "a.avif" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    first, second = Image.fromarray(COLOURS), Image.fromarray(COLOURS[:, ::-1])
+    options = {"lossless": True} if name == "a.webp" else {}
+    first.save(tmp_path / name, save_all=True, append_images=[second], **options)
+    with Image.open(tmp_path / name) as image:
+        assert image.n_frames == 2
+    assert_allclose(corners(read_back(tmp_path / name)), corners(COLOURS), atol=10)
 
 
-KINDS = {
-    "text": "is not an image",
-    "empty": "is not an image",
-    "truncated": "cannot be decoded",
-    "large": "more than max_pixels=67108864",
-    "bomb": "too many pixels",
-    "lying": "is not an image",
-    "pipe": "is not a file",
-}
+def test_transparent_pixels_of_palettes_are_white(tmp_path):
+    picture = Image.fromarray(COLOURS).quantize(3)
+    index = picture.getpixel((0, 0))
+    for name in ("a.gif", "a.png"):
+        picture.save(tmp_path / name, transparency=index)
+        expected = COLOURS.copy()
+        expected[:8, :12] = 255
+        assert_array_equal(read_back(tmp_path / name), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_bad_images_are_named_or_skipped_and_counted(kind, folder):
-    bad_image(kind, folder / "cat" / "bad.png")
-    with pytest.raises(ImageError, match=rf"bad.png .*{KINDS[kind]}"):
-        load_image_folder(folder)
-    with pytest.warns(
-        UserWarning, match=r"1 of 7 images could not be read and (were left out|have rows of NaN): .*bad.png"
-    ):
-        found = load_image_folder(folder, on_error="skip")
-    assert len(found.images) == len(found.target) == len(found.filenames) == 6
-    (number, name, reason) = found.skipped[0]
-    assert number == 3
-    assert name.endswith("bad.png")
-    assert KINDS[kind] in reason
-
-
-def test_folders_with_another_layout_are_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        load_image_folder(tmp_path / "gone")
-    save(tmp_path / "a.png")
-    with pytest.raises(ImageError, match=r"has no folders.*labels="):
-        load_image_folder(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ImageError, match="class 'empty' has no images"):
-        load_image_folder(tmp_path)
-    (tmp_path / "empty" / "x.png").write_text("not an image")
-    save(tmp_path / "full" / "a.png")
-    with pytest.raises(ImageError, match="No image of the class 'empty' can be read"):
-        load_image_folder(tmp_path, on_error="skip")
-    save(tmp_path / "empty" / "x.png")
-    save(tmp_path / "Full" / "a.png")
-    with pytest.raises(ImageError, match="Two classes have the same name: 'Full' and 'full'"):
-        load_image_folder(tmp_path)
-    with pytest.raises(ValueError, match="color='blue'"):
-        load_image_folder(tmp_path, color="blue")
-
-
-def test_different_sizes_ask_for_one(folder):
-    save(folder / "cat" / "large.png", np.zeros((9, 9, 3), np.uint8))
-    for on_error in ("raise", "skip"):
-        with pytest.raises(ValueError, match=r"different sizes.*large.png \(9, 9, 3\).*Give size="):
-            load_image_folder(folder, on_error=on_error)
-    assert load_image_folder(folder, size=4).images.shape == (7, 4, 4, 3)
-
-
-def test_names_that_are_not_utf8(tmp_path):
-    save(tmp_path / "good" / "a.png")
-    name = os.path.join(os.fsencode(tmp_path / "good"), b"\xff.png")
-    with open(name, "wb") as file:
-        file.write((tmp_path / "good" / "a.png").read_bytes())
-    assert len(load_image_folder(tmp_path).images) == 2  # a file's name need not be printed
-    os.mkdir(os.path.join(os.fsencode(tmp_path), b"bad\xff"))
-    with pytest.raises(ImageError, match=r"not UTF-8: .*bad\\xff"):
-        load_image_folder(tmp_path)
-
-
-def test_broken_exif_data_are_left_alone(tmp_path):
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photos_are_upright(orientation, tmp_path):
     exif = Image.Exif()
-    exif[0x0112] = 6
-    content = bytearray(exif.tobytes())
-    content[10:14] = b"\xff\xff\xff\xff"
-    save(tmp_path / "a" / "a.png")
-    Image.new("RGB", (8, 6), (100, 100, 100)).save(tmp_path / "a" / "b.jpg", exif=bytes(content), quality=100)
-    assert load_image_folder(tmp_path, size=6).images.shape == (2, 6, 6, 3)
+    exif[0x0112] = orientation
+    # What the camera stores, by the definition of the tag: where row 0 and column 0 of the file are.
+    turned = {
+        1: COLOURS,
+        2: COLOURS[:, ::-1],
+        3: COLOURS[::-1, ::-1],
+        4: COLOURS[::-1],
+        5: COLOURS.transpose(1, 0, 2),
+        6: COLOURS.transpose(1, 0, 2)[::-1],
+        7: COLOURS.transpose(1, 0, 2)[::-1, ::-1],
+        8: COLOURS.transpose(1, 0, 2)[:, ::-1],
+    }[orientation]
+    Image.fromarray(turned).save(tmp_path / "a.jpg", exif=exif, quality=95, subsampling=0)
+    assert_allclose(corners(read_back(tmp_path / "a.jpg")), corners(COLOURS), atol=10)
 
 
-@pytest.mark.parametrize("size", ["4", (4,), 0, 4.0, (0, 3)])
-def test_bad_sizes_are_reported(size, folder):
-    with pytest.raises(ValueError, match="must be a number of pixels"):
-        load_image_folder(folder, size=size)
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow has no AVIF")
+def test_avif_is_read_and_refused_by_name_where_pillow_cannot(tmp_path, monkeypatch):
+    Image.fromarray(COLOURS).save(tmp_path / "a.avif", quality=95)
+    assert_allclose(corners(read_back(tmp_path / "a.avif")), corners(COLOURS), atol=10)
+    monkeypatch.delitem(Image.OPEN, "AVIF")
+    with pytest.raises(ImageError, match=r"a.avif cannot be read here. Reading AVIF needs Pillow 11.3"):
+        read_image(tmp_path / "a.avif", "RGB")
+
+
+# The beginning of a HEIC photo of a phone.
+HEIC = struct.pack(">I", 24) + b"ftypheic" + bytes(4) + b"mif1heic"
+
+
+def test_heic_without_its_extra_says_what_to_install(tmp_path):
+    (tmp_path / "IMG_1.HEIC").write_bytes(HEIC)
+    # In a process of its own, where pillow-heif cannot be imported.
+    code = (
+        "import sys; sys.modules['pillow_heif'] = None\n"
+        "from ledl.images import read_image\n"
+        f"read_image({str(tmp_path / 'IMG_1.HEIC')!r}, 'RGB')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "IMG_1.HEIC cannot be read here. It is a HEIC photo." in done.stderr
+    assert "pip install 'ledl[heic]'" in done.stderr
+
+
+def test_heic_is_read_with_its_extra(tmp_path):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    file = io.BytesIO()
+    pillow_heif.from_pillow(Image.fromarray(COLOURS.repeat(4, 0).repeat(4, 1))).save(file, quality=90)
+    (tmp_path / "a.heic").write_bytes(file.getvalue())
+    assert_allclose(corners(read_back(tmp_path / "a.heic")[::4, ::4]), corners(COLOURS), atol=20)
+    with pytest.raises(ImageError, match="more than max_pixels=100"):
+        read_image(tmp_path / "a.heic", "RGB", max_pixels=100)
+    (tmp_path / "b.heic").write_bytes(file.getvalue()[:200])
+    with pytest.raises(ImageError, match=r"b\.heic"):
+        read_image(tmp_path / "b.heic", "RGB")
 
 
 def test_pixels_that_are_nan_are_reported(tmp_path):
@@ -223,8 +153,9 @@ def test_pixels_that_are_nan_are_reported(tmp_path):
     assert_array_equal(np.asarray(read_image(tmp_path / "large.tif", "L")), 255)
 
 
-def test_filters_of_warnings_are_restored(folder, tmp_path):
-    good, bad = folder / "cat" / "0.png", tmp_path / "bad.png"
+def test_filters_of_warnings_are_restored(tmp_path):
+    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
+    Image.fromarray(COLOURS).save(good)
     bad.write_text("not an image")
     with warnings.catch_warnings():
         warnings.filterwarnings("error", module=r"PIL\.")

@@ -93,11 +93,14 @@ def test_metadata(packages):
         "plots",
         "progress",
         "images",
+        "heic",
         "download",
         "gpu",
         "dask",
         "cli",
     }
+    (gpl,) = [r for r in metadata.get_all("Requires-Dist") if "pillow-heif" in r]
+    assert gpl.endswith("extra == 'heic'")
     plain = [r for r in metadata.get_all("Requires-Dist") if "extra ==" not in r]
     names = {r.partition(">")[0].strip() for r in plain}
     assert names == {"numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "numba", "safetensors"}

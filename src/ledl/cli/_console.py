@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -36,14 +35,6 @@ def say(console: Console, text: str, style: str = "") -> None:
     """
     lines = "\n".join(map(visible, text.split("\n")))
     console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def report_skipped(console: Console, others: Sequence[Path]) -> None:
-    """Print the files that are not images by their names: one may be a photo in another format."""
-    if others:
-        names = ", ".join(visible(other.name) for other in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        say(console, f"Skipped (unsupported type): {names}{more}", style="yellow")
 
 
 @contextmanager

@@ -19,7 +19,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, report_skipped, say, visible
+from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
+from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for
 from ledl.methods import METHODS
@@ -43,6 +44,8 @@ ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five image
 ledl predict model.ledl 1.jpg 2.jpg
 
 ledl predict model.ledl photos --format csv > labels.csv
+
+ledl predict model.ledl photos --sort-into sorted  [dim]# sorted/cat/1.jpg, sorted/dog/2.jpg, ...[/dim]
 
 ledl predict model.ledl photos --labels folder  [dim]# accuracy on all images except the training images[/dim]
 
@@ -83,6 +86,16 @@ MOST_DOUBTFUL = 10  # labels that look wrong, in the output of ledl fit
 # Values of options.
 Select = StrEnum("Select", ["defaults", "cv"])
 Format = StrEnum("Format", ["table", "csv", "json"])
+SortBy = StrEnum("SortBy", ["copy", "link", "move"])
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=178_956_970,  # where Pillow stops
+        metavar="N",
+        help="Largest number of pixels of an image; larger ones are refused. Default: 67,108,864.",
+    ),
+]
 # Models of the other methods cannot be saved in a file.
 NAMES = [name for name in METHODS if name not in ("ledl-paper", "rbf-svm", "1-nn")]
 
@@ -134,7 +147,9 @@ def fit(
     labels: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv", help="Table of file names and labels, for a folder without subfolders."
+            metavar="FILE.csv",
+            help="Table of paths and labels, such as [b]ledl predict --format csv[/b] writes. It counts, not "
+            "the names of folders. Images without a label are not used.",
         ),
     ] = None,
     size: Annotated[
@@ -161,16 +176,26 @@ def fit(
             help="Do not store small pictures of the training images. Explanations then show none.",
         ),
     ] = False,
+    max_pixels: MaxPixels = None,
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unreadable",
+            help="Leave out images that cannot be read. Without it they are listed, and nothing is done.",
+        ),
+    ] = False,
 ) -> None:
     """Train a model on a folder of images.
+
+    Images may lie at any depth below the folder of their class. Whatever is not used is listed.
 
     Prints the accuracy in cross-validation: each training image is tested with a model trained without it.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
-        from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder
-        from ledl.images import PixelFeatures, image_files
+        from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
+        from ledl.images import MAX_PIXELS, PixelFeatures
         from ledl.persistence import save
 
         with warnings.catch_warnings(record=True) as caught, bar(console, "features") as watch:
@@ -187,13 +212,14 @@ def fit(
                 seed=seed,
                 thumbnails=not no_thumbnails,
                 cache=cache,
+                max_pixels=max_pixels or MAX_PIXELS,
+                skip_unreadable=skip_unreadable,
                 watch=watch,
                 report=partial(say, console),
             )
         for text in dict.fromkeys(str(warning.message) for warning in caught):
             say(console, f"Note: {text}", style="yellow")
         save(trained.model, out, info=asdict(trained.record))
-        report_skipped(console, image_files([folder])[1])
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
             if name != "classes":
@@ -201,9 +227,12 @@ def fit(
         for name, reason in record.skipped:
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-        n_same = len(record.sha256) - len(set(record.sha256))
         n_near = len({name for pair in record.near_copies for name in pair})
-        if n_same:
+        same = same_contents(record)
+        for line in same[:10]:
+            say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
+        if same:
+            n_same = len(record.sha256) - len(set(record.sha256))
             say(people, f"{'Note:':12s}Copies of other training images: {n_same}. The accuracy is too high.")
         elif n_near >= MANY_NEAR * len(record.files):
             example = " and ".join(record.near_copies[0])
@@ -235,8 +264,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="folder|FILE.csv",
-            help="True labels. [b]folder[/b]: the name of the folder of each image. [b]FILE.csv[/b]: a table "
-            "of file names and labels, for one PATH that is a folder. Skips the training images of the model. "
+            help="True labels. [b]folder[/b]: the name of the class folder of each image. [b]FILE.csv[/b]: a "
+            "table of paths and labels, for one PATH that is a folder. Skips the training images of the model. "
             "Prints accuracy and confusion matrix.",
         ),
     ] = None,
@@ -258,6 +287,28 @@ def predict(
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
+    max_pixels: MaxPixels = None,
+    sort_into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Put the images into FOLDER, into one folder for each class. Nothing is overwritten, and the "
+            "same command again changes nothing.",
+        ),
+    ] = None,
+    sort_by: Annotated[
+        SortBy | None,
+        typer.Option(help="With --sort-into: copy the images (default), link to them, or move them."),
+    ] = None,
+    unsure: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="P",
+            help='With --sort-into: images with a probability below P go into the folder "unsure".',
+        ),
+    ] = None,
 ) -> None:
     """Predict the classes of images, and how sure that is.
 
@@ -268,26 +319,29 @@ def predict(
     with errors_reported(console):
         if labels is None and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
+        if sort_into is None and (sort_by is not None or unsure is not None):
+            raise ValueError("--sort-by and --unsure are about sorted images. Add --sort-into FOLDER.")
         if confusion is not None:
             place_for(confusion)  # raises now, not after the work
         from ledl.cli import _work
-        from ledl.image_models import (
-            REJECTED,
-            has_probabilities,
-            open_image_model,
-            predict_files,
-            rejecter_for,
-        )
+        from ledl.image_models import has_probabilities, open_image_model, predict_files, rejecter_for
+        from ledl.images import REJECTED, Sorter
 
         found = open_image_model(model, network=features)
+        if max_pixels is not None:
+            found.extractor.set_params(max_pixels=max_pixels)
         if reject is not None:
             rejecter_for(found, reject)
-        files, truths = _work.images_of(console, paths, labels, found)
         classes = [str(label) for label in found.parts.classifier.classes_]
+        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
+        files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         with bar(console, "images") as watch:
+            answers = predict_files(found, files, reject=reject, watch=watch)
+            if sorter is not None:
+                answers = _work.sort_answers(answers, sorter, unsure)
             counts, unreadable = _work.write_answers(
-                zip(predict_files(found, files, reject=reject, watch=watch), truths, strict=True),
+                zip(answers, truths, strict=True),
                 form.value,
                 top=top,
                 widths=widths,
@@ -295,6 +349,7 @@ def predict(
                 has_probability=has_probabilities(found),
                 has_p_value=reject is not None,
                 mistakes=mistakes,
+                mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
             )
         for reason in unreadable:
             say(console, f"Unreadable: {visible(reason)}", style="red")
@@ -303,6 +358,8 @@ def predict(
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
             _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)
+        if sorter is not None:
+            say(console, sorter.summary())
     if unreadable:
         raise typer.Exit(SOME_UNREADABLE)
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,12 +20,22 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import PipedConsole, report_skipped, say, visible
-from ledl.csv_cells import to_cell
+from ledl.cli._console import PipedConsole, say, visible
+from ledl.csv_cells import mark_for, to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
-from ledl.image_models import REJECTED, ImageModel, Prediction, trained_on, with_interval
-from ledl.images import image_files, load_image_folder, pillow, shown
+from ledl.image_models import ImageModel, Prediction, trained_on, with_interval
+from ledl.images import (
+    REJECTED,
+    UNSURE,
+    Sorter,
+    Unused,
+    image_files,
+    load_image_folder,
+    pillow,
+    shown,
+    unused_lines,
+)
 from ledl.model_selection import wilson_interval
 
 WIDEST_PATH = 60  # characters
@@ -36,19 +46,32 @@ Counts: TypeAlias = Counter[tuple[str, str]]
 
 
 def images_of(
-    console: Console, paths: list[Path], labels: str | None, found: ImageModel
+    console: Console, paths: list[Path], labels: str | None, found: ImageModel, sorter: Sorter | None = None
 ) -> tuple[list[Path], list[str | None]]:
-    """Return the images and their true labels. With true labels, the training images are left out."""
+    """Return the images and their true labels.
+
+    With true labels, the training images are left out. With a sorter, images that are sorted already are.
+    """
     truths: list[str | None]
-    if labels is None or labels == "folder":
-        files, others = image_files(paths)
-        report_skipped(console, others)
-        truths = [shown(Path(os.path.abspath(file)).parent.name) if labels else None for file in files]
+    notes: list[str] = []
+    if labels is None:
+        files, unused = image_files(paths)
+        truths = [None] * len(files)
+    elif labels == "folder":
+        files, truths, unused = _labels_of_folders(paths, [*map(str, found.parts.classifier.classes_)])
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
         files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
+        unused, notes = table.unused, table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    if sorter is not None:
+        is_there, there = sorter.leave_out(files)
+        unused = [*unused, *there]
+        new = [i for i, is_in in enumerate(is_there) if not is_in]
+        files, truths = [files[i] for i in new], [truths[i] for i in new]
+    for line in [*unused_lines(unused), *notes]:
+        say(console, line, style="yellow")
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")
     if labels is None:
@@ -70,6 +93,48 @@ def images_of(
     return [files[i] for i in kept], [truths[i] for i in kept]
 
 
+def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path], list[str | None], Unused]:
+    """Return images, the names of their class folders, and what is not used.
+
+    The class folder is the topmost folder below the given path that has the name of a class; or the path
+    itself, if it has such a name; or else the topmost folder, whose name the model does not know.
+    """
+    files: list[Path] = []
+    truths: list[str | None] = []
+    unused: Unused = []
+    n_loose = 0
+    for path in paths:
+        found, others = image_files([path])
+        unused += others
+        whole = Path(os.path.abspath(path))
+        for file in found:
+            below = list(file.relative_to(path).parts[:-1]) or [whole.parent.name] * (file == path)
+            known = [name for name in [*below, whole.name] if name in classes]
+            if not known and not below:
+                unused.append((file, f"in no class folder, and {whole.name!r} is no class of the model"))
+                n_loose += 1
+                continue
+            files.append(file)
+            truths.append(shown([*known, *below][0]))
+    if n_loose and not files:
+        raise ValueError(
+            f"--labels folder needs class folders, but all {n_loose} images lie directly in {shown(paths[0])}, "
+            "which is no class of the model. Give a table of labels, or leave --labels out."
+        )
+    return files, truths, unused
+
+
+def sort_answers(answers: Iterable[Prediction], sorter: Sorter, unsure: float | None) -> Iterator[Prediction]:
+    """Yield predictions after their images were put into folders: of the class, or `UNSURE`, or `REJECTED`."""
+    for said in answers:
+        if unsure is not None and said.probability is None and not said.error:
+            raise ValueError("This model gives no probabilities, which --unsure needs. Leave --unsure out.")
+        if not said.error:
+            is_unsure = unsure is not None and said.probability is not None and said.probability < unsure
+            sorter.put(said.path, UNSURE if is_unsure and said.label != REJECTED else said.label)
+        yield said
+
+
 def write_answers(
     answers: Iterable[tuple[Prediction, str | None]],
     form: str,
@@ -80,17 +145,21 @@ def write_answers(
     has_probability: bool,
     has_p_value: bool,
     mistakes: bool,
+    mark: str = "",
 ) -> tuple[Counts, list[str]]:
     """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
 
     A "table" has path and label, padded to `widths`, probabilities or scores, and the true label after a
-    mistake. "csv" has a header, and cells that `ledl fit --labels` reads. "json" also lists images that cannot
-    be read.
+    mistake. "csv" has a header, and cells that `ledl fit --labels` reads, in UTF-8 after `mark`. "json" also
+    lists images that cannot be read.
     """
     counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
     value = "probability" if has_probability else "score"
     if form == "csv":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever a terminal here has
+        sys.stdout.write(mark)
         more = {"truth": has_truth, "probability": has_probability, "p_value": has_p_value}
         classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", value)]
         lines.writerow(["path", "label", *(name for name, is_there in more.items() if is_there), *classes])
@@ -195,7 +264,7 @@ def show_judged(
         text = io.StringIO()
         matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
         csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
-        write_atomically(out, text.getvalue().encode())
+        write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
 
 
 def write_images(name: str, folder: Path) -> tuple[int, int]:

@@ -4,6 +4,14 @@ The public names are in `ledl.features` and `ledl.datasets`. The others are for 
 """
 
 from ledl.images._extractors import PixelFeatures, ResNetFeatures
+from ledl.images._folders import (
+    REJECTED,
+    UNSURE,
+    Unused,
+    image_files,
+    load_image_folder,
+    unused_lines,
+)
 from ledl.images._networks import CAFFE, IMAGENET, NetworkError, Preprocessing
 from ledl.images._reading import (
     FORMATS,
@@ -12,24 +20,27 @@ from ledl.images._reading import (
     Source,
     content_key,
     height_and_width,
-    image_files,
-    load_image_folder,
     pillow,
     read_image,
     shown,
 )
+from ledl.images._sorting import Sorter
 
 __all__ = [
     "CAFFE",
     "FORMATS",
     "IMAGENET",
     "MAX_PIXELS",
+    "REJECTED",
+    "UNSURE",
     "ImageError",
     "NetworkError",
     "PixelFeatures",
     "Preprocessing",
     "ResNetFeatures",
+    "Sorter",
     "Source",
+    "Unused",
     "content_key",
     "height_and_width",
     "image_files",
@@ -37,4 +48,5 @@ __all__ = [
     "pillow",
     "read_image",
     "shown",
+    "unused_lines",
 ]

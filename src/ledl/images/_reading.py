@@ -1,18 +1,16 @@
-"""Read untrusted images from files and folders.
+"""Read untrusted images from files.
 
-An image is returned decoded and upright, or an ImageError says why it cannot be used. Labels of the images in a
-folder come from the names of its folders, or from a table.
+An image is returned decoded and upright, or an ImageError says why it cannot be used.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
-import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
@@ -20,17 +18,24 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.utils import Bunch
-
-from ledl.arrays import Array
-from ledl.csv_cells import from_cell
 
 # A path, an array of bytes (height, width) or (height, width, 1, 3 or 4), or a PIL image.
 Source: TypeAlias = Any
 
 # Formats that are decoded, whatever the file is called. Pillow's decoders of other formats are little tested.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
-SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
+# Formats that not every Pillow reads: how to tell one by the first bytes of a file, and what it needs.
+OPTIONAL = {
+    "AVIF": ((b"avif", b"avis"), "Reading AVIF needs Pillow 11.3 or newer: pip install --upgrade pillow."),
+    "HEIF": (
+        (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
+        "It is a HEIC photo. Reading it needs the extra heic: pip install 'ledl[heic]'. Or save it as JPEG.",
+    ),
+}
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"),
+    *(".avif", ".heic", ".heif", ".hif"),
+)
 # An image with more pixels may be an attempt to fill the memory. (Pillow's own limit is higher.)
 MAX_PIXELS = 2**26
 
@@ -59,7 +64,27 @@ def pillow() -> Any:
             "Reading images needs Pillow. Install it with: pip install 'ledl[images]'."
         ) from error
     PIL.Image.init()  # registers all formats
+    _register_heic()
     return PIL
+
+
+@cache
+def _register_heic() -> None:
+    """Allow Pillow to read HEIC photos if pillow-heif, the extra ``heic``, is installed."""
+    with suppress(ImportError):
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+
+
+def _why_unknown(path: Source) -> str:
+    """Return why Pillow does not know the format of a file, and what to do."""
+    with Path(path).open("rb") as file:
+        start = file.read(12)
+    for brands, remedy in OPTIONAL.values():
+        if start[4:8] == b"ftyp" and start[8:12] in brands:
+            return f"cannot be read here. {remedy}"
+    return f"is not an image, or its format is not supported. Supported: {', '.join([*FORMATS, *OPTIONAL])}."
 
 
 def shown(path: str | os.PathLike[str]) -> str:
@@ -130,20 +155,20 @@ def read_image(source: Source, mode: str, *, max_pixels: int = MAX_PIXELS, name:
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 with Path(source).open("rb") as file:
-                    image = PIL.Image.open(file, formats=FORMATS)
+                    known = [name for name in (*FORMATS, *OPTIONAL) if name in PIL.Image.OPEN]
+                    image = PIL.Image.open(file, formats=known)
                     if image.width * image.height > max_pixels:
                         raise ImageError(
                             f"{name} has {image.width} x {image.height} pixels, more than max_pixels="
-                            f"{max_pixels}. If you trust the file, increase max_pixels."
+                            f"{max_pixels}. If you trust the file, increase max_pixels (--max-pixels on the "
+                            "command line)."
                         )
                     image.load()
             return _converted(image, mode)
         except ImageError:
             raise
         except PIL.UnidentifiedImageError as error:
-            raise ImageError(
-                f"{name} is not an image, or its format is not supported. Supported: {', '.join(FORMATS)}."
-            ) from error
+            raise ImageError(f"{name} {_why_unknown(source)}") from error
         except PIL.Image.DecompressionBombError as error:
             raise ImageError(f"{name} has too many pixels to be decoded safely: {error}.") from error
         except Exception as error:  # decoders raise many types
@@ -248,228 +273,4 @@ class Skipped(list[tuple[int, str, str]]):
                 f"{len(self)} of {n} images could not be read and {outcome}: {first}{more}",
                 UserWarning,
                 stacklevel=3,
-            )
-
-
-def load_image_folder(
-    path: str | os.PathLike[str],
-    *,
-    labels: str | os.PathLike[str] | None = None,
-    size: int | tuple[int, int] | None = None,
-    color: str = "rgb",
-    decode: bool = True,
-    max_pixels: int = MAX_PIXELS,
-    on_error: str = "raise",
-) -> Bunch:
-    """Return labelled images, or only their names: ``path/class/*.jpg``, or a flat folder and a table.
-
-    Parameters
-    ----------
-    path : path
-        A folder with one folder of images per class; or, with `labels`, a folder of images.
-    labels : path, default=None
-        A CSV file in UTF-8 with a file name (relative to `path`) and a label per line. If the first line has
-        the words ``filename`` (or ``path``) and ``label``, it names the columns. Otherwise they are the first
-        two columns. A relative path is first searched in the current folder, then in `path`.
-    size : int or (height, width), default=None
-        Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
-        size.
-    color : {"rgb", "gray"}, default="rgb"
-        Three values per pixel, or one.
-    decode : bool, default=True
-        Read the images. If False, only list them, for example for `ledl.features.ResNetFeatures`, which reads
-        a few at a time.
-    max_pixels : int, default=2**26
-        Larger images are refused before they are decoded.
-    on_error : {"raise", "skip"}, default="raise"
-        Reaction to an image that cannot be read: "raise" stops. "skip" leaves the image out, lists it in
-        ``skipped`` and warns.
-
-    Returns
-    -------
-    Bunch
-        ``filenames``, a list of paths sorted by class and name; ``target`` (n,), int64;
-        ``target_names``, a list; ``images`` (n, height, width[, 3]), uint8, and ``data`` (n, d), float32, if
-        `decode`; ``skipped``, a list of (number, name, reason).
-
-    Raises
-    ------
-    ImageError
-        If an image cannot be read, or if the folder has another layout.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from ledl.datasets import load_image_folder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg"):
-    ...         (Path(folder) / name).parent.mkdir(exist_ok=True)
-    ...         _ = (Path(folder) / name).write_bytes(b"not read yet")
-    ...     photos = load_image_folder(folder, decode=False)
-    >>> photos.target_names, photos.target
-    (['cat', 'dog'], array([0, 0, 1]))
-    """
-    for name, value, known in (("color", color, ("rgb", "gray")), ("on_error", on_error, ("raise", "skip"))):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
-    pair = None if size is None else height_and_width(size)
-    root = Path(path)
-    if not root.is_dir():
-        if root.exists():
-            raise NotADirectoryError(
-                f"{shown(root)} is a file. Give a folder of images. If the file is an archive, unpack it first."
-            )
-        raise FileNotFoundError(
-            f"There is no folder {shown(root.absolute())}. Give the folder with the images."
-        )
-    by_file = _labels_from_folders(root) if labels is None else _labels_from_table(root, Path(labels))
-    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
-    unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
-    names = unique.tolist()
-    skipped = Skipped()
-    if not decode:
-        return Bunch(filenames=[str(f) for f in files], target=target, target_names=names, skipped=skipped)
-    read: dict[int, Array] = {}
-    for number, file in enumerate(files):
-        with skipped.catch(number, file, on_error):
-            image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
-            read[number] = np.asarray(image if pair is None else image.resize(pair[::-1]))
-            first = next(iter(read))
-            if read[number].shape != read[first].shape:  # raised at once, before all others are read
-                raise ValueError(
-                    f"Images have different sizes: {shown(files[first])} {read[first].shape}, {shown(file)} "
-                    f"{read[number].shape}. Give size=(height, width)."
-                )
-    kept = list(read)
-    empty = set(range(len(names))) - set(target[kept].tolist())
-    if empty:
-        raise ImageError(
-            f"No image of the class {names[min(empty)]!r} can be read. Replace its files or remove the class."
-        )
-    images = np.stack(list(read.values()))
-    skipped.warn(len(files), "were left out")
-    return Bunch(
-        filenames=[str(files[i]) for i in kept],
-        target=target[kept],
-        target_names=names,
-        images=images,
-        data=images.reshape(len(images), -1).astype(np.float32),
-        skipped=skipped,
-    )
-
-
-def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return the images among files and folders, and the other files in the folders.
-
-    A file is taken as it is. A folder is searched at any depth, in the order of names, for files with the
-    ending of an image. Links are followed, but not in circles. Hidden files and folders are left out.
-    """
-    found: list[Path] = []
-    others: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise FileNotFoundError(f"There is no file or folder {shown(path)}.")
-        if not path.is_dir():
-            found.append(path)
-            continue
-        below: list[Path] = []
-        seen = set()
-        for root, folders, names in os.walk(path, followlinks=True):
-            seen.add(os.path.realpath(root))
-            below += [Path(root, name) for name in names if not name.startswith(".")]
-            folders[:] = [
-                name
-                for name in folders
-                if not name.startswith(".") and os.path.realpath(os.path.join(root, name)) not in seen
-            ]
-        for file in sorted(below):
-            (found if file.suffix.lower() in SUFFIXES else others).append(file)
-    return found, others
-
-
-def _labels_from_folders(root: Path) -> dict[Path, str]:
-    """Return the images in the folders of a folder, each with its folder's name."""
-    folders = sorted(
-        (p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name
-    )
-    if not folders:
-        raise ImageError(
-            f"{shown(root)} has no folders. It needs one folder of images per class. For a folder without "
-            "folders, give a CSV file of labels (labels=, or --labels on the command line)."
-        )
-    _check_names({folder.name: shown(folder) for folder in folders})
-    by_file: dict[Path, str] = {}
-    for folder in folders:
-        if not os.access(folder, os.R_OK | os.X_OK):
-            raise ImageError(f"You may not read the folder {shown(folder)}. Change its permissions.")
-        own = [p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
-        if not own:
-            raise ImageError(
-                f"The class {folder.name!r} has no images. {shown(folder)} has no file that ends in "
-                f"{', '.join(SUFFIXES)}. Add images or remove the folder."
-            )
-        by_file |= dict.fromkeys(own, folder.name)
-    return by_file
-
-
-def _labels_from_table(root: Path, table: Path) -> dict[Path, str]:
-    """Return the images that a table names, each with its label."""
-    table = table if table.is_absolute() or table.exists() else root / table
-    try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise ImageError(
-            f"The labels in {shown(table)} cannot be read: {error}. The file must be CSV in UTF-8."
-        ) from error
-    head = [cell.strip().lower() for cell in rows[0]] if rows else []
-    of_files = "filename" if "filename" in head else "path"
-    has_head = of_files in head and "label" in head
-    columns = (head.index(of_files), head.index("label")) if has_head else (0, 1)
-    rows = rows[has_head:]
-    if not rows or min(len(row) for row in rows) <= max(columns):
-        raise ImageError(
-            f"{shown(table)} must have a file name and a label in every line, with a comma between them."
-        )
-    by_file: dict[Path, str] = {}
-    for line, row in enumerate(rows, 1 + has_head):
-        name, label = (from_cell(row[column]) for column in columns)
-        image = Path(os.path.normpath(root / name))
-        try:
-            is_inside = image.resolve().is_relative_to(root.resolve())
-        except (OSError, ValueError, RuntimeError):  # invalid names, links in circles
-            is_inside = False
-        if not is_inside:
-            raise ImageError(
-                f"{shown(table)}: {name!r} is not in {shown(root)}. All files must be inside the folder."
-            )
-        if not os.path.isfile(image):
-            raise ImageError(
-                f"{shown(table)}, line {line}: there is no file {name!r} in {shown(root)}. Correct the name. "
-                "If this line is a header, call its columns filename and label."
-            )
-        if by_file.setdefault(image, label) != label:
-            raise ImageError(f"{shown(table)} gives {name!r} two labels, {by_file[image]!r} and {label!r}.")
-    _check_names(dict.fromkeys(sorted(by_file.values()), shown(table)))
-    return by_file
-
-
-def _check_names(where: dict[str, str]) -> None:
-    """Raise ImageError if names of classes are empty, not UTF-8, or equal on some file systems.
-
-    `where` maps each name to the place where it was found.
-    """
-    seen: dict[str, str] = {}
-    for name, place in where.items():
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ImageError(f"The name of a class is not UTF-8: {place}. Rename it.") from error
-        if not name:
-            raise ImageError(f"A label in {place} is empty.")
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
-        if other is not name:
-            raise ImageError(
-                f"Two classes have the same name: {other!r} and {name!r}. Rename one, or join them."
             )

@@ -1,0 +1,303 @@
+"""List the images in folders, with their labels: from the names of folders, or from a table.
+
+Folders of people are messy. Whatever is found and not used is returned, too, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from ledl.arrays import Array
+from ledl.images._reading import MAX_PIXELS, SUFFIXES, ImageError, Skipped, height_and_width, read_image, shown
+from ledl.images._tables import find_table, read_labels
+
+# What was found and is not used: a file or a folder, and the reason.
+Unused: TypeAlias = list[tuple[Path, str]]
+
+# Answers that are no classes. `ledl predict --sort-into` makes folders with these names.
+UNSURE, REJECTED = "unsure", "none of these"
+# What archives and systems leave behind, beside names that begin with a dot.
+LEFTOVERS = {"__macosx", "thumbs.db", "desktop.ini", "@eadir", "$recycle.bin", "system volume information"}
+
+
+def load_image_folder(
+    path: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    size: int | tuple[int, int] | None = None,
+    color: str = "rgb",
+    decode: bool = True,
+    max_pixels: int = MAX_PIXELS,
+    on_error: str = "raise",
+) -> Bunch:
+    """Return labelled images, or only their names: ``path/class/*.jpg``, or a folder and a table.
+
+    Parameters
+    ----------
+    path : path
+        A folder with one folder of images per class, at any depth below it; or, with `labels`, a folder of
+        images.
+    labels : path, default=None
+        A CSV file with a path and a label per line, such as ``ledl predict --format csv`` writes. If the
+        first line has the words ``path`` (or ``filename``) and ``label``, it names the columns. Otherwise they
+        are the first two columns. Paths are relative to `path`, to the table, or to the current folder. An
+        image without a label is not used. The table itself is first searched in the current folder, then in
+        `path`.
+    size : int or (height, width), default=None
+        Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
+        size.
+    color : {"rgb", "gray"}, default="rgb"
+        Three values per pixel, or one.
+    decode : bool, default=True
+        Read the images. If False, only list them, for example for `ledl.features.ResNetFeatures`, which reads
+        a few at a time.
+    max_pixels : int, default=2**26
+        Larger images are refused before they are decoded.
+    on_error : {"raise", "skip"}, default="raise"
+        Reaction to an image that cannot be read: "raise" stops. "skip" leaves the image out, lists it in
+        ``skipped`` and warns.
+
+    Returns
+    -------
+    Bunch
+        ``filenames``, a list of paths sorted by class and name; ``target`` (n,), int64;
+        ``target_names``, a list; ``images`` (n, height, width[, 3]), uint8, and ``data`` (n, d), float32, if
+        `decode`; ``skipped``, a list of (number, name, reason); ``unused``, a list of (path, reason) of
+        everything else that was found; ``notes``, a list of remarks for a person.
+
+    Raises
+    ------
+    ImageError
+        If an image cannot be read, or if the folder has another layout.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ledl.datasets import load_image_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg"):
+    ...         (Path(folder) / name).parent.mkdir(exist_ok=True)
+    ...         _ = (Path(folder) / name).write_bytes(b"not read yet")
+    ...     photos = load_image_folder(folder, decode=False)
+    >>> photos.target_names, photos.target
+    (['cat', 'dog'], array([0, 0, 1]))
+    """
+    for name, value, known in (("color", color, ("rgb", "gray")), ("on_error", on_error, ("raise", "skip"))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} must be {known[0]!r} or {known[1]!r}.")
+    pair = None if size is None else height_and_width(size)
+    root = Path(path)
+    if not root.is_dir():
+        if root.exists():
+            raise NotADirectoryError(
+                f"{shown(root)} is a file. Give a folder of images. If the file is an archive, unpack it first."
+            )
+        raise FileNotFoundError(
+            f"There is no folder {shown(root.absolute())}. Give the folder with the images."
+        )
+    unused: Unused = []
+    notes: list[str] = []
+    by_file = _by_folder(root, unused, notes) if labels is None else _by_table(root, labels, unused, notes)
+    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
+    unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
+    names = unique.tolist()
+    skipped = Skipped()
+    if not decode:
+        return Bunch(
+            filenames=[str(file) for file in files],
+            target=target,
+            target_names=names,
+            skipped=skipped,
+            unused=unused,
+            notes=notes,
+        )
+    read: dict[int, Array] = {}
+    for number, file in enumerate(files):
+        with skipped.catch(number, file, on_error):
+            image = read_image(file, "RGB" if color == "rgb" else "L", max_pixels=max_pixels)
+            read[number] = np.asarray(image if pair is None else image.resize(pair[::-1]))
+            first = next(iter(read))
+            if read[number].shape != read[first].shape:  # raised at once, before all others are read
+                raise ValueError(
+                    f"Images have different sizes: {shown(files[first])} {read[first].shape}, {shown(file)} "
+                    f"{read[number].shape}. Give size=(height, width)."
+                )
+    kept = list(read)
+    empty = set(range(len(names))) - set(target[kept].tolist())
+    if empty:
+        raise ImageError(
+            f"No image of the class {names[min(empty)]!r} can be read. Replace its files or remove the class."
+        )
+    images = np.stack(list(read.values()))
+    skipped.warn(len(files), "were left out")
+    return Bunch(
+        filenames=[str(files[i]) for i in kept],
+        target=target[kept],
+        target_names=names,
+        images=images,
+        data=images.reshape(len(images), -1).astype(np.float32),
+        skipped=skipped,
+        unused=unused,
+        notes=notes,
+    )
+
+
+def image_files(paths: Sequence[Path]) -> tuple[list[Path], Unused]:
+    """Return the images among files and folders, and what else is in the folders, with the reason.
+
+    A file is taken as it is. A folder is searched at any depth, in the order of names, for files with the
+    ending of an image. Links are followed, but no folder is searched twice.
+    """
+    found: list[Path] = []
+    unused: Unused = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file or folder {shown(path)}.")
+        if not path.is_dir():
+            found.append(path)
+            continue
+        below: list[Path] = []
+        seen = {os.path.realpath(path)}
+        refused: list[OSError] = []
+        for root, folders, names in os.walk(path, followlinks=True, onerror=refused.append):
+            for name in sorted(folders):
+                folder = Path(root, name)
+                real = os.path.realpath(folder)
+                if is_hidden(name):
+                    unused.append((folder, "hidden, or made by a system"))
+                elif real in seen:
+                    unused.append((folder, "a link to a folder that is searched anyway"))
+                else:
+                    seen.add(real)
+                    continue
+                folders.remove(name)
+            folders.sort()
+            below += [Path(root, name) for name in names]
+        unused += [(Path(error.filename), "you may not read this folder") for error in refused]
+        for file in sorted(below):
+            if is_hidden(file.name):
+                unused.append((file, "hidden, or made by a system"))
+            elif file.suffix.lower() in SUFFIXES:
+                found.append(file)
+            else:
+                unused.append((file, "no image, by the ending of the name"))
+    return found, unused
+
+
+def unused_lines(unused: Unused) -> list[str]:
+    """Return one line of text for each reason: the reason, the number of files, and some of their names."""
+    by_reason: dict[str, list[str]] = {}
+    for path, reason in unused:
+        by_reason.setdefault(reason, []).append(shown(path).replace("\n", "\\n"))
+    return [
+        f"Not used ({reason}): {len(names)}: {', '.join(names[:5])}"
+        + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        for reason, names in by_reason.items()
+    ]
+
+
+def is_hidden(name: str) -> bool:
+    """Return if a name is hidden, or one that archives and systems leave behind."""
+    return name.startswith(".") or name.lower() in LEFTOVERS
+
+
+def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
+    """Return the images below the folders of a folder, each with the name of its class folder."""
+    found, others = image_files([root])
+    unused += others
+    by_file: dict[Path, str] = {}
+    for file in found:
+        name, *rest = file.relative_to(root).parts
+        if not rest:
+            unused.append((file, "beside the class folders"))
+        elif name in (UNSURE, REJECTED):
+            unused.append((file, f"{name!r} is an answer of ledl predict, not a class"))
+        else:
+            by_file[file] = name
+    if not by_file:
+        what = f"{len(found)} images, but no folders with images" if found else "no images"
+        raise ImageError(
+            f"{shown(root)} has {what}. It needs one folder of images per class. For images without class "
+            "folders, give a CSV file of labels (labels=, or --labels on the command line)."
+        )
+    left_out = {path for path, _ in unused}
+    for folder in sorted(root.iterdir()):
+        is_used = folder.name in by_file.values() or folder.name in (UNSURE, REJECTED)
+        if folder.is_dir() and folder not in left_out and not is_used:
+            unused.append((folder, "a class folder without images"))
+    classes = sorted(set(by_file.values()))
+    check_names({name: shown(root / name) for name in classes})
+    for name in classes:
+        inner = _parent_of_classes([file for file in by_file if by_file[file] == name])
+        if inner is not None and len(classes) == 1:
+            raise ImageError(f"{shown(root)} has only one class, {name!r}. Did you mean {shown(inner)}?")
+        if inner is not None:
+            notes.append(
+                f"Most images of the class {name!r} are in folders below its folder. If these are the classes, "
+                f"did you mean {shown(inner)}?"
+            )
+            break
+    return by_file
+
+
+def _parent_of_classes(files: list[Path]) -> Path | None:
+    """Return the innermost folder with all the images, if most of them lie in several folders below it."""
+    inner = Path(os.path.commonpath([file.parent for file in files]))
+    below = [file.relative_to(inner).parts[0] for file in files if file.parent != inner]
+    return inner if len(set(below)) > 1 and 2 * len(below) > len(files) else None
+
+
+def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes: list[str]) -> dict[Path, str]:
+    """Return the images that a table labels. The names of folders do not count."""
+    table = find_table(root, labels)
+    given = read_labels(root, table)
+    by_file: dict[Path, str] = {}
+    for image, label in given.items():
+        if not label:
+            unused.append((image, "no label in the table"))
+        elif label in (UNSURE, REJECTED):
+            unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
+        else:
+            by_file[image] = label
+    if not by_file:
+        raise ImageError(f"{shown(table)} has no labels: all {len(given)} images in it are unlabelled.")
+    found, others = image_files([root])
+    unused += [(path, reason) for path, reason in others if not (path.exists() and path.samefile(table))]
+    unused += [(image, "not in the table") for image in found if image not in given]
+    classes = sorted(set(by_file.values()))
+    check_names(dict.fromkeys(classes, shown(table)))
+    by_folder = [(image.relative_to(root).parts[0], label) for image, label in by_file.items()]
+    in_folders = [(name, label) for name, label in by_folder if name in classes]
+    if in_folders:
+        n_other = sum(name != label for name, label in in_folders)
+        notes.append(
+            f"Labels are from {shown(table)}, not from folders: {n_other} of {len(by_file)} images have a "
+            "label that is not the name of their folder."
+        )
+    return by_file
+
+
+def check_names(where: dict[str, str]) -> None:
+    """Raise ImageError if names of classes are not UTF-8, or equal on some file systems.
+
+    `where` maps each name to the place where it was found.
+    """
+    seen: dict[str, str] = {}
+    for name, place in where.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ImageError(f"The name of a class is not UTF-8: {place}. Rename it.") from error
+        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
+        if other is not name:
+            raise ImageError(
+                f"Two classes have the same name: {other!r} and {name!r}. Rename one, or join them."
+            )

@@ -1,0 +1,137 @@
+"""Put images into a folder for each class. Nothing is overwritten, and putting them again changes nothing."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from ledl.files import place_for
+from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, is_hidden
+from ledl.images._reading import shown
+
+# Names that Windows keeps for devices, with any ending.
+DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+LONGEST_NAME = 255  # bytes, on nearly all file systems
+
+
+class Sorter:
+    """Put images into the folders of their classes below `folder`, which is made when it is needed.
+
+    `how` is "copy", "link" (a symbolic link) or "move". Raise an error now, before anything is written, if a
+    class cannot be the name of a folder, or if nothing can be written there.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], classes: Sequence[str], how: str = "copy") -> None:
+        self.folder, self.how = Path(folder), how
+        self.names = [*classes, UNSURE, REJECTED]
+        self.counts: Counter[str] = Counter()  # images by name
+        self.n_there = 0  # images that were there already
+        for name in classes:
+            reason = why_no_folder(name)
+            if reason:
+                raise ValueError(
+                    f"The class {name!r} cannot be a folder: {reason}. Train with another name, or write a "
+                    "table instead: --format csv."
+                )
+        check_names(dict.fromkeys(self.names, "the model"))
+        first = next(path for path in (self.folder, *self.folder.absolute().parents) if path.exists())
+        for place in (first, *(self.folder / name for name in self.names)):
+            if place.exists() and not place.is_dir():
+                raise NotADirectoryError(f"{shown(place)} is a file, not a folder. Choose another folder.")
+            if place.exists():
+                place_for(place / "image")  # raises if nothing can be written there
+
+    def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
+        """Return for each image if it is in the folder of a class already, and these as what is not used."""
+        homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
+        parents = {file.parent: Path(os.path.realpath(file.parent)) for file in files}
+        inside = {parent for parent, real in parents.items() if homes & {real, *real.parents}}
+        is_there = [file.parent in inside for file in files]
+        there = [file for file, is_in in zip(files, is_there, strict=True) if is_in]
+        return is_there, [(file, f"sorted into {shown(self.folder)} already") for file in there]
+
+    def put(self, image: str | os.PathLike[str], name: str) -> None:
+        """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free."""
+        source, home = Path(image), self.folder / name
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            for number in count(1):
+                target = home / (source.name if number == 1 else f"{source.stem} ({number}){source.suffix}")
+                if target.is_file() and filecmp.cmp(source, target, shallow=False):
+                    self.n_there += 1
+                    break
+                try:
+                    self._place(source, target)
+                    break
+                except FileExistsError:
+                    continue
+        except OSError as error:
+            raise OSError(
+                f"{shown(source)} cannot be put into {shown(home)}: {error.strerror or error}. "
+                f"{self.counts.total()} images were sorted before it. Remove the cause and run the command "
+                "again: it continues there."
+            ) from error
+        self.counts[name] += 1
+
+    def summary(self) -> str:
+        """Return how many images went where, as a sentence."""
+        counts = ", ".join(f"{self.counts[name]} {name}" for name in self.names if self.counts[name])
+        there = f" {self.n_there} of them were there already." if self.n_there else ""
+        done = {"copy": "Copied", "link": "Linked", "move": "Moved"}[self.how]
+        return f"{done} into folders in {shown(self.folder)}: {counts or 'no images'}.{there}"
+
+    def _place(self, source: Path, target: Path) -> None:
+        """Copy, link or move a file to a name. Raise FileExistsError if the name is taken."""
+        if os.path.lexists(target):
+            raise FileExistsError(target)
+        if self.how == "link":
+            target.symlink_to(source.absolute())
+            return
+        if self.how == "move" and not source.is_symlink() and _link(source, target):
+            source.unlink()
+            return
+        # A reader never sees a part of a file, and a part that is left by a killed process is a hidden file.
+        part = target.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            shutil.copy2(source, part)
+            if not _link(part, target):  # this file system knows no second names
+                part.rename(target)
+        finally:
+            part.unlink(missing_ok=True)
+        if self.how == "move":
+            source.unlink()
+
+
+def why_no_folder(name: str) -> str:
+    """Return why a folder cannot have the name of a class on every system, or "" if it can."""
+    if name in ("", ".", ".."):
+        return "it leads to another folder"
+    if not name.isprintable() or {"/", "\\"} & {*name}:
+        return "it has a slash or a character that cannot be printed"
+    if name in (UNSURE, REJECTED):
+        return "this name is kept for images that get no class"
+    if is_hidden(name):
+        return "such names are hidden, or kept for systems"
+    if DEVICES.fullmatch(name) or name != name.strip() or name.endswith("."):
+        return "Windows does not allow it"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        return f"it has more than {LONGEST_NAME} bytes"
+    return ""
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Give a file a second name. Return False if that is not possible there, and raise if the name is taken."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except (OSError, NotImplementedError):
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Read tables of labels, as people and spreadsheets write them, and as `ledl predict --format csv` does."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+from pathlib import Path
+
+from ledl.csv_cells import from_cell
+from ledl.images._reading import ImageError, shown
+
+# Names of the columns; the first that is there counts.
+PATHS, LABELS = ("filename", "path"), ("label",)
+
+
+def find_table(root: Path, table: str | os.PathLike[str]) -> Path:
+    """Return where a table is: at its path from the current folder, or else from the folder of images."""
+    return Path(table) if Path(table).exists() else root / table
+
+
+def read_labels(root: Path, table: Path) -> dict[Path, str]:
+    """Return the images in a folder that a table names, each with its label, which may be empty.
+
+    Raise ImageError with the number of the line that cannot be understood.
+    """
+    rows = _rows(table)
+    columns = _columns(rows[0][1]) if rows else None
+    rows = rows[columns is not None :]
+    in_path, in_label = columns or (0, 1)
+    if not rows or (columns is None and max(len(row) for _, row in rows) < 2):
+        raise ImageError(
+            f"{shown(table)} must have a path and a label in every line, with a comma between them, or a first "
+            "line with the names of columns: path, label."
+        )
+    by_file: dict[Path, str] = {}
+    for line, row in rows:
+        name, label = (from_cell(row[i]) if i < len(row) else "" for i in (in_path, in_label))
+        where = f"{shown(table)}, line {line}"
+        if not name and not label:
+            continue
+        if not name:
+            raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
+        images = _images_named(root, table, name)
+        if not images:
+            raise ImageError(
+                f"{where}: there is no image {name!r} in {shown(root)}. Paths begin at this folder, at the "
+                "table or at the current folder, and must lead into this folder. If this line is a header, "
+                "call its columns path and label."
+            )
+        if len(images) > 1:
+            both = " and ".join(map(shown, images))
+            raise ImageError(f"{where}: {name!r} may be {both}. Write the whole path, from /.")
+        if label and by_file.get(images[0], "") not in ("", label):
+            raise ImageError(f"{where}: {name!r} has two labels, {by_file[images[0]]!r} and {label!r}.")
+        by_file[images[0]] = label or by_file.get(images[0], "")
+    return by_file
+
+
+def _columns(head: list[str]) -> tuple[int, int] | None:
+    """Return the numbers of the columns of paths and of labels, or None if this line does not name them."""
+    names = [cell.strip().lower() for cell in head]
+    found = [next((names.index(name) for name in known if name in names), None) for known in (PATHS, LABELS)]
+    return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+
+def _rows(table: Path) -> list[tuple[int, list[str]]]:
+    """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate."""
+    try:
+        content = table.read_bytes()
+        text = content.decode(_encoding(content))
+        if "\0" in text:
+            raise ValueError("it is not text")
+        best: list[tuple[int, list[str]]] = []
+        for separator in ",;\t":
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+            if rows and _columns(rows[0][1]):
+                return rows
+            if not best or sum(len(row) > 1 for _, row in rows) > sum(len(row) > 1 for _, row in best):
+                best = rows
+    except (OSError, ValueError, csv.Error) as error:
+        raise ImageError(
+            f"The labels in {shown(table)} cannot be read: {error}. In a spreadsheet, save the table as CSV "
+            "(UTF-8)."
+        ) from error
+    return best
+
+
+def _encoding(content: bytes) -> str:
+    """Return the encoding of a table: UTF-16 by its mark, UTF-8 if it is valid, else Windows-1252."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig"
+
+
+def _images_named(root: Path, table: Path, name: str) -> list[Path]:
+    """Return the files in a folder that a table may mean by a path: one, or none, or two."""
+    top = os.path.abspath(root)
+    found: list[Path] = []
+    for base in (root, table.parent, Path()):
+        path = os.path.abspath(base / name)
+        if not Path(path).is_relative_to(top):  # a link may lead to the folder
+            path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
+        image = root / os.path.relpath(path, top)
+        if Path(os.path.abspath(image)).is_relative_to(top) and image.is_file() and image not in found:
+            found.append(image)
+    return found

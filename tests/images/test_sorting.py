@@ -1,0 +1,161 @@
+"""Images in a folder for each class: nothing is overwritten, and sorting again changes nothing."""
+
+import errno
+import os
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ledl.images import REJECTED, UNSURE, ImageError, Sorter
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Return a folder of images; two of them have one name and different contents."""
+    for i, name in enumerate(["1.png", "2.png", "deep/1.png", "deep/.3.png"]):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), i, np.uint8)).save(path)
+        os.utime(path, (1e9, 1e9 + i))
+    return tmp_path / "photos"
+
+
+def contents(folder):
+    """Return the bytes of all files below a folder, by path."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+ANSWERS = {"1.png": "cat", "2.png": "dog", "deep/1.png": "cat", "deep/.3.png": UNSURE}
+PLACES = {
+    "1.png": "cat/1.png",
+    "2.png": "dog/2.png",
+    "deep/1.png": "cat/1 (2).png",
+    "deep/.3.png": "unsure/.3.png",
+}
+
+
+def sort(photos, out, how):
+    sorter = Sorter(out, ["cat", "dog"], how)
+    for name, answer in ANSWERS.items():
+        if (photos / name).exists():
+            sorter.put(photos / name, answer)
+    return sorter
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_images_go_into_folders_and_a_second_time_changes_nothing(how, photos, tmp_path):
+    before, out = contents(photos), tmp_path / "new" / "sorted"
+    sorter = sort(photos, out, how)
+    assert contents(out) == {PLACES[name]: before[name] for name in before}
+    assert contents(photos) == ({} if how == "move" else before)
+    assert (out / "cat" / "1.png").is_symlink() == (how == "link")
+    assert (out / "dog" / "2.png").stat().st_mtime == 1e9 + 1
+    assert sorter.summary().endswith(f" in {out}: 2 cat, 1 dog, 1 unsure.")
+    state = {p: p.lstat().st_ino for p in out.rglob("*")}
+    again = sort(photos, out, how)
+    assert {p: p.lstat().st_ino for p in out.rglob("*")} == state
+    n_again = 0 if how == "move" else 4
+    assert (again.counts.total(), again.n_there) == (n_again, n_again)
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_nothing_is_overwritten(how, photos, tmp_path):
+    out = tmp_path / "sorted"
+    for name in ("cat/1.png", "cat/1 (2).png", "dog/2.png"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(f"somebody's {name}")
+    (out / "dog" / "2 (2).png").symlink_to("nowhere")
+    before = contents(out)
+    sort(photos, out, how)
+    after = contents(out)
+    assert before.items() <= after.items()
+    assert set(after) - set(before) == {"cat/1 (3).png", "cat/1 (4).png", "dog/2 (3).png", "unsure/.3.png"}
+    assert os.readlink(out / "dog" / "2 (2).png") == "nowhere"
+
+
+def test_files_move_between_file_systems(photos, tmp_path, monkeypatch):
+    def refuse(*args, **options):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)  # also what a file system without hard links answers
+    before = contents(photos)
+    sort(photos, tmp_path / "sorted", "move")
+    assert contents(tmp_path / "sorted") == {PLACES[name]: before[name] for name in before}
+    assert contents(photos) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("..", "leads to another folder"),
+        (".", "leads to another folder"),
+        ("", "leads to another folder"),
+        ("../../etc", "has a slash"),
+        ("a\\b", "has a slash"),
+        ("a\0b", "cannot be printed"),
+        ("\x1b[31m", "cannot be printed"),
+        (".hidden", "hidden"),
+        ("__MACOSX", "kept for systems"),
+        ("NUL", "Windows"),
+        ("com1.x", "Windows"),
+        ("cat.", "Windows"),
+        (" cat", "Windows"),
+        ("ä" * 128, "more than 255 bytes"),
+        (UNSURE, "is kept for images that get no class"),
+        (REJECTED, "is kept for images that get no class"),
+    ],
+)
+def test_classes_that_are_no_folders_are_refused(name, reason, tmp_path):
+    with pytest.raises(ValueError, match=rf"cannot be a folder: .*{reason}.*--format csv"):
+        Sorter(tmp_path / "sorted", ["dog", name])
+    assert list(tmp_path.iterdir()) == []
+    Sorter(tmp_path / "sorted", ["dog", "Käse", "a b", "100 %", "console", "日本"])
+
+
+def test_classes_that_some_systems_take_for_one_folder_are_refused(tmp_path):
+    with pytest.raises(ImageError, match="'Cat' and 'cat'"):
+        Sorter(tmp_path, ["Cat", "cat"])
+
+
+def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotADirectoryError, match="file is a file"):
+        Sorter(tmp_path / "file", ["cat"])
+    with pytest.raises(NotADirectoryError, match="file is a file"):
+        Sorter(tmp_path / "file" / "deeper", ["cat"])
+    with pytest.raises(NotADirectoryError, match="file is a file"):
+        Sorter(tmp_path, ["cat", "file"])
+    with pytest.raises(OSError, match="Cannot write to the folder /proc"):
+        Sorter("/proc/sorted", ["cat"])
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_a_full_disk_leaves_no_part_of_a_file(how, photos, tmp_path, monkeypatch):
+    out = tmp_path / "sorted"
+    sorter = Sorter(out, ["cat", "dog"], how)
+    sorter.put(photos / "1.png", "cat")
+
+    def fill(source, target, **options):
+        with open(target, "wb") as file:
+            file.write(b"a part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*args, **options):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(shutil, "copy2", fill)
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(OSError, match=r"2.png cannot be put into .*dog: No space left on device. 1 images"):
+        sorter.put(photos / "2.png", "dog")
+    assert [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()] == ["cat/1.png"]
+    assert (photos / "2.png").exists()
+
+
+def test_what_is_sorted_already_is_left_out(photos, tmp_path):
+    sorter = Sorter(photos, ["deep", "cat"])  # into the folder of the images itself
+    files = [photos / "1.png", photos / "deep" / "1.png", photos / "deep" / "x" / "y.png"]
+    is_there, unused = sorter.leave_out(files)
+    assert is_there == [False, True, True]
+    assert unused == [(file, f"sorted into {photos} already") for file in files[1:]]

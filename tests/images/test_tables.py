@@ -1,0 +1,115 @@
+"""Tables of labels, as people, spreadsheets and ledl predict write them."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ledl.csv_cells import to_cell
+from ledl.datasets import load_image_folder
+from ledl.features import ImageError
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for name in ("a.png", "b.png", "sub/c.png", "Käse.png"):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((6, 8, 3), 100, np.uint8)).save(path)
+    return tmp_path / "photos"
+
+
+def labels_of(photos, table):
+    found = load_image_folder(photos, labels=table, decode=False)
+    names = [os.path.relpath(file, photos) for file in found.filenames]
+    return dict(zip(names, [found.target_names[j] for j in found.target], strict=True))
+
+
+def test_columns_have_names_or_are_the_first_two(photos):
+    table = photos / "labels.csv"
+    expected = {"a.png": "cat", "b.png": "dog", "sub/c.png": "dog"}
+    for text in (
+        "label,filename\ndog,b.png\ncat,a.png\ndog,sub/c.png\n",
+        "b.png,dog\na.png,cat\nsub/c.png,dog\n",
+        "score,Path,note,LABEL\n0.5,b.png,x,dog\n\n0.7,a.png,,cat\n,,,\n1,./sub/c.png,y,dog,more\n",
+    ):
+        table.write_text(text)
+        assert labels_of(photos, table) == expected
+        assert labels_of(photos, "labels.csv") == expected  # in the folder of images
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_tables_of_spreadsheets_are_understood(encoding, separator, end, photos, tmp_path):
+    rows = [("path", "label", "score"), ("Käse.png", "größer, kleiner", "0,5"), ("a.png", "b;c", "")]
+    quoted = [[f'"{cell}"' if {*",;"} & {*cell} else cell for cell in row] for row in rows]
+    (tmp_path / "t.csv").write_bytes(end.join(map(separator.join, quoted)).encode(encoding))
+    assert labels_of(photos, tmp_path / "t.csv") == {"Käse.png": "größer, kleiner", "a.png": "b;c"}
+
+
+def test_paths_begin_at_the_folder_the_table_or_here(photos, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for table, name in (
+        (elsewhere / "t.csv", "a.png"),  # from the folder
+        (tmp_path / "t.csv", "./photos/a.png"),  # from the table
+        (elsewhere / "t.csv", "./photos/a.png"),  # from the current folder
+        (elsewhere / "t.csv", str(photos / "a.png")),
+    ):
+        table.write_text(f"path,label\n{name},cat\n")
+        monkeypatch.chdir(tmp_path if name.startswith("./") and table.parent == elsewhere else "/")
+        assert labels_of(photos, table) == {"a.png": "cat"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("path,label\n./photos/a.png,cat\n")
+    assert labels_of("photos", "t.csv") == {"a.png": "cat"}
+    (tmp_path / "link").symlink_to(photos)
+    assert labels_of("link", "t.csv") == {"a.png": "cat"}
+
+
+def test_a_path_with_two_meanings_is_refused(photos, tmp_path):
+    (photos / "photos").mkdir()
+    os.rename(photos / "b.png", photos / "photos" / "a.png")
+    (tmp_path / "t.csv").write_text("path,label\nphotos/a.png,cat\n")
+    with pytest.raises(ImageError, match=r"line 2: 'photos/a.png' may be .*photos/photos/a.png and "):
+        labels_of(photos, tmp_path / "t.csv")
+
+
+def test_blank_labels_are_no_labels(photos):
+    (photos / "t.csv").write_text("path,label\na.png,cat\nb.png, \nsub/c.png\n")
+    found = load_image_folder(photos, labels="t.csv", decode=False)
+    assert [os.path.relpath(file, photos) for file in found.filenames] == ["a.png"]
+    unlabelled = [os.path.relpath(path, photos) for path, reason in found.unused if "no label" in reason]
+    assert unlabelled == ["b.png", "sub/c.png"]
+
+
+def test_classes_that_would_be_formulas_are_read_back(photos):
+    (photos / "t.csv").write_text(f'path,label\na.png,"{to_cell("=1+2").replace(chr(34), chr(34) * 2)}"\n')
+    assert labels_of(photos, "t.csv") == {"a.png": "=1+2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("../secret.png,cat\n", r"line 1: there is no image '../secret.png' in .*must lead into this folder"),
+        ("path,label\na.png,cat\n\n\na.png,dog\n", "line 5: 'a.png' has two labels, 'cat' and 'dog'"),
+        ("a.png\n", "must have a path and a label in every line"),
+        ("a.png,\n", "has no labels: all 1 images in it are unlabelled"),
+        ("", "must have a path and a label"),
+        ("path,label\n,cat\n", "line 2: there is a label, 'cat', but no path"),
+        ("a.png,Cat\nb.png,cat\n", "Two classes have the same name: 'Cat' and 'cat'"),
+        ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),
+        ("PK\x03\x04\0\0", "cannot be read: it is not text. In a spreadsheet, save the table as CSV"),
+    ],
+)
+def test_bad_tables_are_reported_with_the_line(text, message, photos):
+    (photos.parent / "secret.png").write_bytes((photos / "a.png").read_bytes())
+    (photos / "labels.csv").write_text(text)
+    with pytest.raises(ImageError, match=message):
+        load_image_folder(photos, labels="labels.csv")
+
+
+def test_a_missing_table_is_reported(photos):
+    with pytest.raises(ImageError, match=r"gone.csv cannot be read: .*No such file"):
+        load_image_folder(photos, labels="gone.csv")
