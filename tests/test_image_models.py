@@ -23,7 +23,6 @@ from ledl.image_models import (
     image_model,
     open_image_model,
     predict_files,
-    standard_error,
     trained_on,
 )
 
@@ -44,6 +43,18 @@ def trained(folder):
 def test_the_accuracy_is_that_of_models_trained_without_the_image(trained):
     said = trained.model[-1].cv_predictions_
     assert trained.record.cv_accuracy == np.mean(np.array(trained.record.labels) == said)
+
+
+def test_the_accuracy_of_chosen_settings_allows_for_the_choice(folder):
+    trained = fit_folder(folder / "known", features="pixels", size=8, per_class=6, thumbnails=False)
+    X = trained.extractor.transform([folder / "known" / name for name in trained.record.files])
+    search = ledl.LEDLClassifierCV(random_state=0).fit(X, trained.record.labels)
+    assert trained.record.cv_accuracy == search.expected_accuracy_
+    assert trained.record.cv_interval == list(search.expected_accuracy_interval_)
+    low, high = (f"{100 * end:.0f}" for end in search.expected_accuracy_interval_)
+    said = facts(trained)["accuracy"]
+    assert f"(95 % interval: {low} to {high} %) in 5-fold cross-validation, corrected for the choice" in said
+    assert "too high" not in said
 
 
 def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):
@@ -125,11 +136,6 @@ def test_predictions_are_those_of_the_pipeline(folder, tmp_path):
         np.testing.assert_allclose(np.sign(first[model.classes_[1]] - first[model.classes_[0]]), np.sign(score))
 
 
-def test_the_standard_error_is_that_of_agresti_and_coull():
-    np.testing.assert_allclose(standard_error(0.5, 96), np.sqrt(0.25 / 100))
-    np.testing.assert_allclose(standard_error(1.0, 16), np.sqrt(0.9 * 0.1 / 20))
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -139,6 +145,9 @@ def test_the_standard_error_is_that_of_agresti_and_coull():
         {"skipped": [["a"]]},
         {"settings": [1]},
         {"cv_accuracy": 7.0},
+        {"cv_interval": [0.5]},
+        {"cv_interval": [0.5, 2.0]},
+        {"cv_interval": (0.5, 0.6)},
         {"files": np.zeros(18)},
         {"made": 5},
     ],

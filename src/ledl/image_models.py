@@ -44,7 +44,7 @@ from ledl.images import (
     shown,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV
+from ledl.model_selection import BATCHED, BatchedSearchCV, cv_interval
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, parts_of
 
@@ -70,6 +70,8 @@ class Record:
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
+    cv_interval: list[float] = field(default_factory=list)  # the 95 % interval of the accuracy
+    cv_corrected: bool = False  # True if the accuracy allows for the choice of the settings
     cv_folds: int = 0
     files: list[str] = field(default_factory=list)  # class/name of the training images
     sha256: list[str] = field(default_factory=list)
@@ -88,7 +90,8 @@ class Record:
         with suppress(AttributeError, TypeError, ValueError):
             found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
-            lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
+            lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, found.cv_interval]
+            lists.append(pictures)
             texts = [found.made, found.method, found.select, *found.settings]
             texts += chain(found.files, found.sha256, found.labels, *found.skipped)
             optional = [value for value in (found.per_class, found.cv_accuracy) if value is not None]
@@ -101,6 +104,8 @@ class Record:
                 and all(len(pair) == 2 for pair in found.skipped)
                 and len(found.files) == len(found.sha256) == n
                 and (found.cv_accuracy is None or (0 <= found.cv_accuracy <= 1 and n > 0))
+                and len(found.cv_interval) in (0, 2)
+                and all(isinstance(end, Real) and 0 <= end <= 1 for end in found.cv_interval)
                 and (found.thumbnails is None or len(pictures) == n)
                 and all(isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.ndim == 1 for p in pictures)
             ):
@@ -295,15 +300,23 @@ def facts(found: ImageModel) -> dict[str, str]:
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
         described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
         described["accuracy"] = "not known, because a class has only one image"
-    if record.cv_accuracy is not None:  # then there are labels
-        error = standard_error(record.cv_accuracy, len(record.labels))
-        chosen = ["settings"] * bool(record.settings) + ["features"] * record.chosen_features
-        optimistic = f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
-        described["accuracy"] = (
-            f"{100 * record.cv_accuracy:.1f} % ± {100 * error:.1f} in {record.cv_folds}-fold cross-validation"
-            f"{optimistic if chosen else ''}"
-        )
+    if record.cv_accuracy is not None:
+        chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
+        chosen += ["features"] * record.chosen_features
+        accuracy = with_interval(record.cv_accuracy, record.cv_interval)
+        described["accuracy"] = f"{accuracy} in {record.cv_folds}-fold cross-validation"
+        if record.cv_corrected:
+            described["accuracy"] += ", corrected for the choice of settings"
+        if chosen:
+            names = " and ".join(chosen)
+            described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
     return described
+
+
+def with_interval(accuracy: float, interval: Sequence[float]) -> str:
+    """Return an accuracy and its interval, if it has one, as text."""
+    ends = " to ".join(f"{100 * end:.0f}" for end in interval)
+    return f"{100 * accuracy:.1f} %" + (f" (95 % interval: {ends} %)" if ends else "")
 
 
 def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -410,10 +423,12 @@ def fit_files(
         raise ImageError(f"There is only one class, {y[0]}. Give a folder with one folder of images per class.")
     n_folds = int(min(5, counts.min()))
     settings: dict[str, Any] = {}
+    search = None
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
         if METHODS[method].chooses_for and len(classes) < len(y):
-            settings = dict(METHODS[method].make(seed=seed).fit(X, y).best_params_)
+            search = METHODS[method].make(seed=seed).fit(X, y)
+            settings = dict(search.best_params_)
         elif select == "cv":
             if n_folds < 2:
                 raise ValueError(
@@ -434,13 +449,22 @@ def fit_files(
         else:
             found = cross_val_predict(model, X, y, cv=StratifiedKFold(n_folds)) if n_folds > 1 else None
             model.fit(X, y)
+    accuracy: float | None = None
+    interval: Sequence[float] = ()
+    if found is not None and search is not None:
+        accuracy, interval = search.expected_accuracy_, search.expected_accuracy_interval_
+    elif found is not None:
+        accuracy = float(np.mean(found == y))
+        interval = cv_interval(accuracy, len(y), len(y) * (1 - 1 / n_folds))
     record = Record(
         method=method,
         settings=settings,
         select=select,
         seed=seed,
-        cv_accuracy=None if found is None else float(np.mean(found == y)),
-        cv_folds=n_folds,
+        cv_accuracy=accuracy,
+        cv_interval=list(interval),
+        cv_corrected=accuracy is not None and search is not None,
+        cv_folds=n_folds if search is None else search.n_splits_,
         files=[files[i] for i in kept.tolist()],
         labels=y.tolist(),
         skipped=[[name, reason] for name, reason in skipped.items()],
@@ -492,12 +516,6 @@ def thumbnail(path: str) -> Array:
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
-
-
-def standard_error(share: float, n: int) -> float:
-    """Return the standard error of a share of n by Agresti and Coull. It is positive even for 0 and 1."""
-    middle = (share * n + 2) / (n + 4)
-    return float((middle * (1 - middle) / (n + 4)) ** 0.5)
 
 
 def relative_name(path: str | os.PathLike[str]) -> str:

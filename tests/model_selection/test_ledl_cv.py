@@ -1,13 +1,16 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
 from copy import copy
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.calibration import calibration_curve
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -19,7 +22,17 @@ import ledl
 from helpers.digits import few_digits
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.dictionary import RegularizedRule, ResidualRule, log_odds
-from ledl.model_selection import best_factor, choose, default_folds, log_losses, verdict
+from ledl.model_selection import (
+    Verdict,
+    best_factor,
+    choose,
+    cv_interval,
+    default_folds,
+    expected_accuracy,
+    log_losses,
+    verdict,
+    wilson_interval,
+)
 
 QUICK = {"max_iter": 20, "tol": 0, "random_state": 0}
 SMALL = {"alpha": [2**-4, 2**-7], "ridge_alpha": [2.0, 2**-5], **QUICK}
@@ -289,6 +302,70 @@ def test_selection_by_accuracy_is_that_of_the_largest(digits):
     assert model.best_score_ == model.cv_results_["mean_test_accuracy"].max()
 
 
+# How good the choice is.
+
+
+def test_the_expected_accuracy_is_that_of_every_draw_by_hand():
+    """For four samples all draws can be listed."""
+    rng = np.random.default_rng(0)
+    hits = rng.integers(2, size=(5, 4)).astype(float)
+    losses = rng.random((5, 4))
+    failed = Verdict(np.full(4, np.nan), np.full(4, np.nan), 1.0)
+    verdicts = [failed, *(Verdict(*one, 1.0) for one in zip(hits, losses, strict=True))]
+    for selection, gains in (("log_loss", -losses), ("accuracy", hits)):
+        n_right = n_tested = 0
+        for drawn in product(range(4), repeat=4):
+            best = max(range(5), key=lambda k: gains[k, list(drawn)].sum())
+            left_out = sorted(set(range(4)) - set(drawn))
+            n_right, n_tested = n_right + hits[best, left_out].sum(), n_tested + len(left_out)
+        assert abs(expected_accuracy(verdicts, selection, 0) - n_right / n_tested) < 0.03
+    one = Verdict(np.ones(1), np.zeros(1), 1.0)  # which is never left out
+    assert expected_accuracy([one], "log_loss", 0) == 1.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_shuffled_labels_have_the_accuracy_of_chance(n_classes):
+    """Candidates that guess: the best of 36 looks good, and its expected accuracy is that of a guess."""
+    rng = np.random.default_rng(n_classes)
+    best, expected = [], []
+    for seed in range(100):
+        hits = (rng.integers(n_classes, size=(36, 20)) == 0).astype(float)
+        verdicts = [Verdict(row, 1 - row, 1.0) for row in hits]
+        best.append(hits[choose(verdicts, "log_loss")].mean())
+        expected.append(expected_accuracy(verdicts, "log_loss", seed))
+    assert np.mean(best) > 1 / n_classes + 0.15
+    assert abs(np.mean(expected) - 1 / n_classes) < 0.02
+
+
+def test_shuffled_digits_have_no_luck():
+    X, y = load_digits(return_X_y=True)
+    best, expected = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        drawn = rng.permutation(len(y))[:20]
+        model = LEDLClassifierCV(**{**QUICK, "random_state": seed}).fit(
+            X[drawn], rng.permutation(np.arange(20) % 2)
+        )
+        best.append(model.cv_results_["mean_test_accuracy"][model.best_index_])
+        expected.append(model.expected_accuracy_)
+    assert np.mean(expected) < np.mean(best) - 0.03  # 0.53 and 0.57
+    assert abs(np.mean(expected) - 0.5) < 0.06  # two standard errors
+
+
+def test_the_expected_accuracy_is_that_of_new_samples(digits, fitted):
+    X_test, y_test = digits[2:]
+    low, high = fitted.expected_accuracy_interval_
+    assert low < fitted.expected_accuracy_ < high
+    assert low < fitted.score(X_test, y_test) < high
+    assert fitted.expected_accuracy_ <= fitted.cv_results_["mean_test_accuracy"].max()
+
+
+def test_intervals_are_those_of_scipy():
+    for k, n in ((0, 5), (5, 5), (17, 20), (100, 300)):
+        assert_allclose(wilson_interval(k / n, n), binomtest(k, n).proportion_ci(method="wilson"), atol=1e-12)
+    assert_allclose(cv_interval(0.5, 40, 40), wilson_interval(0.5, 20))
+
+
 # Folds.
 
 
@@ -460,6 +537,8 @@ def test_a_seed_gives_one_model_and_others_others(digits):
         {"n_features_in_": 64.0},
         {"cv_results_": "good"},
         {"best_index_": "first"},
+        {"expected_accuracy_": 7.0},
+        {"expected_accuracy_interval_": "wide"},
         {"best_params_": ["alpha"]},
         {"classes_": np.arange(9)},
         {"best_estimator_": LEDLClassifier()},
@@ -478,6 +557,8 @@ def test_a_file_keeps_all_of_it(digits, fitted, tmp_path):
     X_test = digits[2]
     assert_array_equal(loaded.predict_proba(X_test), fitted.predict_proba(X_test))
     assert loaded.best_params_ == fitted.best_params_
+    assert loaded.expected_accuracy_ == fitted.expected_accuracy_
+    assert loaded.expected_accuracy_interval_ == fitted.expected_accuracy_interval_
     assert loaded.get_params() == fitted.get_params()
     assert set(loaded.cv_results_) == set(fitted.cv_results_)
     assert_array_equal(

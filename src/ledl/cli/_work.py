@@ -24,8 +24,9 @@ from ledl.cli._console import PipedConsole, report_skipped, say, visible
 from ledl.csv_cells import to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
-from ledl.image_models import REJECTED, ImageModel, Prediction, standard_error, trained_on
+from ledl.image_models import REJECTED, ImageModel, Prediction, trained_on, with_interval
 from ledl.images import image_files, load_image_folder, pillow, shown
+from ledl.model_selection import wilson_interval
 
 WIDEST_PATH = 60  # characters
 WIDEST_MATRIX = 40  # classes that fit on a screen
@@ -135,7 +136,7 @@ def show_judged(
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
-        rate = f"{100 * n_right / n:.1f} % ± {100 * standard_error(n_right / n, n):.1f}"
+        rate = with_interval(n_right / n, wilson_interval(n_right / n, n))
         say(console, f"Accuracy: {rate} ({n_right} of {n}).", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
