@@ -49,7 +49,7 @@ from ledl.images import (
     unused_lines,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV, wilson_interval
+from ledl.model_selection import BATCHED, BatchedSearchCV, cv_interval
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
 
@@ -335,13 +335,13 @@ def facts(found: ImageModel) -> dict[str, str]:
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
         chosen += ["features"] * record.chosen_features
-        interval = record.cv_interval or wilson_interval(record.cv_accuracy, len(record.labels))
-        described["accuracy"] = (
-            f"{with_interval(record.cv_accuracy, interval)} in {record.cv_folds}-fold cross-validation"
-            + ", corrected for the choice of settings" * record.cv_corrected
-            + f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
-            * bool(chosen)
-        )
+        accuracy = with_interval(record.cv_accuracy, record.cv_interval)
+        described["accuracy"] = f"{accuracy} in {record.cv_folds}-fold cross-validation"
+        if record.cv_corrected:
+            described["accuracy"] += ", corrected for the choice of settings"
+        if chosen:
+            names = " and ".join(chosen)
+            described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
     if record.cv_answers:
         described["right"] = hits_by_class(record)
     return described
@@ -378,9 +378,9 @@ def doubtful_labels(record: Record) -> list[str]:
 
 
 def with_interval(accuracy: float, interval: Sequence[float]) -> str:
-    """Return an accuracy and its interval as text."""
-    low, high = interval
-    return f"{100 * accuracy:.1f} % (95 % interval: {100 * low:.0f} to {100 * high:.0f} %)"
+    """Return an accuracy and its interval, if it has one, as text."""
+    ends = " to ".join(f"{100 * end:.0f}" for end in interval)
+    return f"{100 * accuracy:.1f} %" + (f" (95 % interval: {ends} %)" if ends else "")
 
 
 def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -551,7 +551,7 @@ def fit_files(
     elif several:
         judged = answers != ""
         accuracy = float(np.mean(answers[judged] == y[judged]))
-        interval = wilson_interval(accuracy, int(judged.sum()))
+        interval = cv_interval(accuracy, int(judged.sum()), len(y) - judged.sum() / n_folds)
     used = [files[i] for i in kept.tolist()]
     record = Record(
         method=method,

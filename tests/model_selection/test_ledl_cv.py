@@ -575,6 +575,8 @@ def test_a_seed_gives_one_model_and_others_others(digits):
         {"n_features_in_": 64.0},
         {"cv_results_": "good"},
         {"best_index_": "first"},
+        {"expected_accuracy_": 7.0},
+        {"expected_accuracy_interval_": "wide"},
         {"best_params_": ["alpha"]},
         {"classes_": np.arange(9)},
         {"best_estimator_": LEDLClassifier()},
@@ -593,6 +595,8 @@ def test_a_file_keeps_all_of_it(digits, fitted, tmp_path):
     X_test = digits[2]
     assert_array_equal(loaded.predict_proba(X_test), fitted.predict_proba(X_test))
     assert loaded.best_params_ == fitted.best_params_
+    assert loaded.expected_accuracy_ == fitted.expected_accuracy_
+    assert loaded.expected_accuracy_interval_ == fitted.expected_accuracy_interval_
     assert loaded.get_params() == fitted.get_params()
     assert set(loaded.cv_results_) == set(fitted.cv_results_)
     assert_array_equal(

@@ -59,6 +59,7 @@ COUNT = Interval(Integral, 1, 2**48, closed="left")
 SIDE = Interval(Integral, 1, MAX_SIDE, closed="both")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NUMBER = Interval(Real, None, None, closed="neither")
+SHARE = Interval(Real, 0, 1, closed="both")
 # Types of values in arrays, by NumPy's letters. Floats must also be finite.
 ANY = "?bhilqBHILQfdUO"
 TYPES = {"floats": "fd", "float64": "d", "integers": "bhilq", "strings": "O", "labels": ANY, "values": ANY}
@@ -162,6 +163,8 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "best_params_": [dict],
         "best_index_": [Integral, None],
         "cv_results_": [dict, None],
+        "expected_accuracy_": [SHARE, None],
+        "expected_accuracy_interval_": [tuple, None],
         "temperature_": [POSITIVE],
     },
     PixelFeatures: {},
