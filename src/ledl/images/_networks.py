@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.images._hugging_face import preprocessing_fields
+from ledl.images._onnx_files import choose_output, pool, read_onnx
 from ledl.images._reading import pillow
 
 
@@ -90,18 +91,20 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, text: str) -> Preprocessing:
-        """Return the preprocessing that `to_json` wrote.
+        """Return the preprocessing that `to_json` wrote, or that a network of Hugging Face needs.
 
         Parameters
         ----------
         text : str
-            Result of `to_json`.
+            Result of `to_json`, or the content of a ``preprocessor_config.json``.
 
         Returns
         -------
         Preprocessing
         """
         values = json.loads(text)
+        if "mean" not in values:
+            values = preprocessing_fields(values)
         return cls(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
 
     def to_json(self) -> str:
@@ -133,37 +136,37 @@ HOW_TO_GET = (
 class OnnxNetwork:
     """Run an ONNX file, on a GPU if ONNX Runtime supports it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         try:
             import onnxruntime
         except ImportError as error:
             raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
-        if not path.is_file():
+        if content is None and not path.is_file():
             raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
-        content = path.read_bytes()  # read once, so that the checksum is that of the loaded network
-        digest = hashlib.sha256(content).hexdigest()
-        self.identity, self.preprocessing = f"sha256:{digest}", KNOWN.get(digest)
+        file = read_onnx(path, content)  # once, so that the checksum is that of the loaded network
+        self.identity, self.preprocessing = f"sha256:{file.sha256}", KNOWN.get(file.sha256)
         available = onnxruntime.get_available_providers()
         wanted = [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
         try:
-            self._session = onnxruntime.InferenceSession(content, providers=wanted)
+            self._session = file.session(wanted)
         except Exception as error:  # ONNX Runtime has several types of errors
-            raise ValueError(
-                f"{path} is not a model that ONNX Runtime can load: {error} The weights must be in the file."
-            ) from error
+            raise ValueError(f"{path} is not a model that ONNX Runtime can load: {error}") from error
         (self._input, *others) = [node.name for node in self._session.get_inputs()]
-        outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
+        outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 3, 4)]
         if others or not outputs:
             raise ValueError(
-                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs with two or four axes. It "
-                "must have one input (n, 3, height, width) and an output (n, features) or (n, features, h, w)."
+                f"{path} has {1 + len(others)} inputs and {len(outputs)} outputs with two to four axes. It "
+                "must have one input (n, 3, height, width) and an output (n, features), (n, features, h, w) or "
+                "(n, tokens, features)."
             )
-        # Pooled features if there are any, else the mean of a map.
-        self._output = min(outputs, key=lambda node: len(node.shape)).name
+        self._output = choose_output(outputs).name
+        self.output = self._output  # after the first call also how it is pooled
 
     def __call__(self, batch: Array) -> Array:
-        (features,) = self._session.run([self._output], {self._input: batch})
-        return features.mean(axis=(2, 3)) if features.ndim == 4 else features
+        (values,) = self._session.run([self._output], {self._input: batch})
+        features, how = pool(values)
+        self.output = f"{how} {self._output}"
+        return features
 
 
 class TorchvisionNetwork:
@@ -188,7 +191,7 @@ class TorchvisionNetwork:
         self._torch = torch
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._network = network.eval().to(self._device)
-        self.identity = f"torchvision:{weights}"
+        self.identity, self.output = f"torchvision:{weights}", "last pooling layer"
         made = weights.transforms()
         self.preprocessing: Preprocessing | None = Preprocessing(
             size=made.crop_size[0], resize=made.resize_size[0], mean=tuple(made.mean), std=tuple(made.std)
@@ -201,5 +204,5 @@ class TorchvisionNetwork:
 
 
 # A function of a batch (n, 3, size, size) that returns features (n, n_features), float32. `identity` is its
-# name or checksum. `preprocessing` is None if it is not known.
+# name or checksum. `preprocessing` is None if it is not known. `output` says which features these are.
 Network: TypeAlias = OnnxNetwork | TorchvisionNetwork
