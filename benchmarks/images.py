@@ -1,10 +1,11 @@
 """The command line on a folder of images: how long a model takes, how good it is, and what labels cost.
 
-    python benchmarks/images.py FOLDER --features FILE.onnx
+    python benchmarks/images.py FOLDER [--features FILE.onnx] [--methods ledl ...] [--seeds 0 1 ...]
 
 Trains with ``ledl fit --per-class 5`` for seeds 0 to 7, each a process of its own, all included, and judges by
 ``ledl predict --labels folder``; then the images a second of the extractor alone, of the extractor and the
-classifier as ``ledl predict`` runs them, turn about, and of ``ledl predict`` as a whole process.
+classifier as ``ledl predict`` runs them, turn about, and of ``ledl predict`` as a whole process; the last also
+for JPEG files of 12 megapixels, which are enlarged images of the folder with noise.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from ledl.image_models import open_image_model, predict_files
 from ledl.images import image_files
@@ -31,9 +33,9 @@ def timed(words):
     return time.perf_counter() - start, done.stdout
 
 
-def accuracy(folder, features, method, work):
+def accuracy(folder, features, method, seeds, work):
     seconds, rates, guesses = [], [], []
-    for seed in range(8):
+    for seed in seeds:
         model = work / f"{seed}.ledl"
         words = ["fit", folder, "-o", model, "--per-class", 5, "--seed", seed, "--features", features]
         taken, told = timed([*words, "--method", method])
@@ -67,22 +69,42 @@ def throughput(model, files):
     for name, rate in rates.items():
         print(f"{name}: {rate:.1f} images a second")
     print(f"ratio, median of {ROUNDS} pairs: {100 * statistics.median(ratios):.1f} %")
+    whole_process(model, files, "images")
+
+
+def whole_process(model, files, what):
     seconds, _ = timed(["predict", model, *files])
-    print(f"ledl predict of {len(files)} images, all included: {len(files) / seconds:.1f} images a second")
+    print(f"ledl predict of {len(files)} {what}, all included: {len(files) / seconds:.1f} a second")
+
+
+def enlarge(files, work):
+    """Copies of 4000 x 3000 pixels. Noise gives them the details of photos of that size."""
+    rng = np.random.default_rng(0)
+    large = []
+    for i, file in enumerate(files):
+        pixels = np.asarray(Image.open(file).convert("RGB").resize((4000, 3000)), dtype=np.float32)
+        noise = rng.normal(0, 12, (3000, 4000, 1)).astype(np.float32)
+        large.append(work / f"{i}.jpg")
+        Image.fromarray(np.uint8(np.clip(pixels + noise, 0, 255))).save(large[-1], quality=90)
+    return large
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--features", default="auto")
-    parser.add_argument("--methods", nargs="*", default=["ledl"])
+    parser.add_argument("--methods", nargs="*", default=["ledl-cv"])
+    parser.add_argument("--seeds", nargs="*", type=int, default=range(8))
+    parser.add_argument("--accuracy-only", action="store_true", help="skip the images a second")
     options = parser.parse_args()
     files, _ = image_files([options.folder])
     files = (files * (1 + N_IMAGES // len(files)))[:N_IMAGES]
     with tempfile.TemporaryDirectory() as work:
         for method in options.methods:
-            model = accuracy(options.folder, options.features, method, Path(work))
-        throughput(model, files)
+            model = accuracy(options.folder, options.features, method, options.seeds, Path(work))
+        if not options.accuracy_only:
+            throughput(model, files)
+            whole_process(model, enlarge(files[::20], Path(work)) * 2, "JPEG files of 12 megapixels")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ What an extra is for must work where it is installed, and elsewhere raise an err
 import hashlib
 import http.server
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,13 +24,14 @@ warnings.simplefilter("error")
 
 # The extras that bring what each is for: cli draws figures and shows progress, too.
 GIVEN_BY = {
-    "plots": {"plots", "cli"},
-    "progress": {"progress", "cli"},
-    "images": {"images"},
+    "plots": {"plots", "cli", "photos"},
+    "progress": {"progress", "cli", "photos"},
+    "images": {"images", "photos"},
     "download": {"download"},
     "gpu": {"gpu"},
     "dask": {"dask"},
-    "cli": {"cli"},
+    "cli": {"cli", "photos"},
+    "photos": {"photos"},
 }
 
 
@@ -121,6 +123,18 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def photos(model, X, y, network):
+    """The network that pip installs, written to an empty cache."""
+    import numpy as np
+
+    from ledl.features import ResNetFeatures
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        found = ResNetFeatures("efficientnet_lite0").fit_transform([np.zeros((90, 80, 3), np.uint8)])
+        assert found.shape == (1, 1280)
+
+
 def gpu(model, X, y, network):
     """PyTorch on the processors: the same codes."""
     import numpy as np
@@ -182,6 +196,7 @@ USES = {
     "gpu": [gpu],
     "dask": [dask],
     "cli": [cli, pages],
+    "photos": [photos],
 }
 
 

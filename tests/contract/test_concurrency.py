@@ -19,7 +19,7 @@ from helpers.models import ESTIMATORS, make
 from helpers.networks import write_model
 from ledl import SRCClassifier
 from ledl.datasets import few_shot_splits
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
 
 N_THREADS = 8
 
@@ -170,12 +170,14 @@ def folders(rng, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:. of 10 images could not be read:UserWarning")
-@pytest.mark.parametrize("kind", ["pixels", "network"])
+@pytest.mark.parametrize("kind", ["pixels", "color", "network"])
 def test_one_extractor_in_several_threads(kind, folders, tmp_path, monkeypatch):
     """Rows are those of the files, and each thread reports only its own bad files."""
     small = Preprocessing(size=8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     if kind == "pixels":
         extractor = PixelFeatures(size=4, on_error="skip")
+    elif kind == "color":
+        extractor = ColorFeatures(on_error="skip")
     else:
         write_model(tmp_path / "model.onnx")
         extractor = ResNetFeatures(tmp_path / "model.onnx", preprocessing=small, on_error="skip", batch_size=2)

@@ -46,3 +46,31 @@ def write_rows(path, n_columns, *, shape=("n", 3, "h", "w"), kind=TensorProto.FL
 def save_graph(path, graph):
     """Write a graph as an ONNX file."""
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+
+
+def write_transformer(path, n_extra=1):
+    """A model (n, 3, 8, 8) -> tokens (n, n_extra + 16, 3): tokens of ones, then means of 2 x 2 pixels.
+
+    There are class scores, too, as in networks of Hugging Face.
+    """
+    extra = numpy_helper.from_array(np.ones((1, n_extra, 3), np.float32), "extra")
+    shape = numpy_helper.from_array(np.array([0, 3, 16], np.int64), "shape")
+    nodes = [
+        helper.make_node("AveragePool", ["pixel_values"], ["means"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Reshape", ["means", "shape"], ["flat"]),
+        helper.make_node("Transpose", ["flat"], ["patches"], perm=[0, 2, 1]),
+        # One row of extra tokens for each image: ones, times zero of the image, plus ones.
+        helper.make_node("ReduceMean", ["patches"], ["mean"], axes=[1], keepdims=1),
+        helper.make_node("Sub", ["mean", "mean"], ["zeros"]),
+        helper.make_node("Add", ["zeros", "extra"], ["ones"]),
+        helper.make_node("Concat", ["ones", "patches"], ["last_hidden_state"], axis=1),
+        helper.make_node("ReduceMean", ["patches"], ["logits"], axes=[1], keepdims=0),
+    ]
+    inputs = [helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, 8, 8])]
+    outputs = [
+        helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 3]),
+        helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "tokens", 3]),
+    ]
+    graph = helper.make_graph(nodes, "tokens", inputs, outputs, [extra, shape])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, str(path))

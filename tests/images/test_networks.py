@@ -3,12 +3,13 @@
 import sys
 
 import numpy as np
+import onnx
 import pytest
 from numpy.testing import assert_allclose
 from onnx import TensorProto
 from PIL import Image
 
-from helpers.networks import write_model, write_rows
+from helpers.networks import write_model, write_rows, write_transformer
 from ledl.features import CAFFE, IMAGENET, NetworkError, Preprocessing, ResNetFeatures
 from ledl.images._networks import OnnxNetwork
 
@@ -38,6 +39,30 @@ def test_an_onnx_file_gives_pooled_features_or_the_mean_of_a_map(pooled, tmp_pat
     weights = write_model(tmp_path / "model.onnx", pooled=pooled)
     batch = rng.random((2, 3, 5, 7), dtype=np.float32)
     assert_allclose(OnnxNetwork(tmp_path / "model.onnx")(batch), batch.mean(axis=(2, 3)) @ weights.T, rtol=1e-4)
+
+
+def test_changed_weights_in_another_file_change_the_identity(tmp_path, monkeypatch):
+    write_model(tmp_path / "whole.onnx", n_features=64)
+    monkeypatch.chdir(tmp_path)
+    model = onnx.load("whole.onnx")
+    onnx.save(model, "apart.onnx", save_as_external_data=True, location="apart.onnx.data", size_threshold=0)
+    network = OnnxNetwork(tmp_path / "apart.onnx")
+    data = tmp_path / "apart.onnx.data"
+    data.write_bytes(data.read_bytes()[::-1])
+    assert OnnxNetwork(tmp_path / "apart.onnx").identity != network.identity
+    assert network.identity != OnnxNetwork(tmp_path / "whole.onnx").identity
+
+
+@pytest.mark.parametrize("n_extra", [0, 1, 5], ids=["no class token", "class token", "registers"])
+def test_tokens_of_a_transformer_become_one_row(n_extra, tmp_path, rng):
+    """Patches of 2 x 2 pixels of an image of 8 x 8 are 16 tokens; others come before them."""
+    write_transformer(tmp_path / "model.onnx", n_extra)
+    batch = rng.random((3, 3, 8, 8), dtype=np.float32)
+    network = OnnxNetwork(tmp_path / "model.onnx")
+    patches = batch.reshape(3, 3, 4, 2, 4, 2).mean(axis=(3, 5)).reshape(3, 3, 16).transpose(0, 2, 1)
+    expected = np.ones((3, 3)) if n_extra else patches.mean(axis=1)
+    assert_allclose(network(batch), expected, rtol=1e-5)
+    assert network.output == f"{'class token' if n_extra else 'mean over tokens'} of last_hidden_state"
 
 
 def test_missing_and_unknown_models_are_reported(tmp_path):

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image, features
 
 from ledl.features import ImageError
-from ledl.images import read_image
+from ledl.images import median_short_side, read_image
 
 # Yellow above red, and blue beside them: an image that shows rotations and swapped channels.
 COLOURS = np.zeros((16, 24, 3), np.uint8)
@@ -166,3 +166,51 @@ def test_filters_of_warnings_are_restored(tmp_path):
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(read_image, [good] * 100, ["L"] * 100))
         assert list(warnings.filters) == before
+
+
+@pytest.fixture
+def large(tmp_path, rng):
+    """Write a JPEG file of 1600 x 1200 pixels, on its side, with coarse and fine structure. Return its path."""
+    coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((1600, 1200))
+    pixels = np.asarray(coarse, dtype=int) + rng.integers(-30, 30, (1200, 1600, 1))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.uint8(pixels.clip(0, 255))).save(tmp_path / "large.jpg", quality=90, exif=exif)
+    return tmp_path / "large.jpg"
+
+
+def test_a_large_jpeg_file_is_decoded_smaller_and_looks_the_same(large):
+    full = read_image(large, "RGB")
+    assert full.size == (1200, 1600)
+    for side, expected in ((32, (150, 200)), (100, (300, 400)), (224, (600, 800)), (700, (1200, 1600))):
+        image = read_image(large, "RGB", shrink_to=side)
+        assert image.size == expected
+        assert min(expected) >= 2 * side or expected == full.size
+        small, reduced = (np.asarray(one.resize((side, side)), dtype=float) for one in (full, image))
+        assert np.sqrt(np.mean((small - reduced) ** 2)) < 1  # grey level
+
+
+def test_other_formats_and_small_images_are_decoded_in_full(large, tmp_path):
+    read_image(large, "RGB").save(tmp_path / "large.png")
+    assert read_image(tmp_path / "large.png", "RGB", shrink_to=32).size == (1200, 1600)
+    small = read_image(large, "RGB").resize((63, 80))
+    small.save(tmp_path / "small.jpg")
+    assert_array_equal(
+        read_image(tmp_path / "small.jpg", "RGB", shrink_to=32), read_image(tmp_path / "small.jpg", "RGB")
+    )
+    with pytest.raises(ImageError, match="max_pixels=1000"):
+        read_image(large, "RGB", shrink_to=32, max_pixels=1000)
+
+
+def test_the_shorter_side_of_images_is_read_from_their_headers(tmp_path, rng):
+    files = []
+    for i, size in enumerate([(40, 90), (90, 50), (300, 400)]):
+        files.append(tmp_path / f"{i}.png")
+        save(files[-1], rng.integers(0, 256, (*size, 3), dtype=np.uint8))
+    files[1].write_bytes(files[1].read_bytes()[:200])  # it could not be decoded
+    assert median_short_side(files) == 50
+    assert median_short_side([*files[:2], tmp_path / "gone.png"]) == 45
+    (tmp_path / "text.png").write_text("not an image")
+    assert median_short_side([tmp_path / "text.png"]) is None
+    assert median_short_side([]) is None
+    assert median_short_side([files[0]] * 98 + [files[2]] * 102, n=5) == 300  # spread over the list

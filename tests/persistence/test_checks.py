@@ -25,7 +25,7 @@ from ledl import (
     save,
 )
 from ledl.dictionary import ClassifierRule
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence import _checks
 from ledl.subspace import RowSpace
 
@@ -130,6 +130,16 @@ def test_images_of_any_size_are_not_asked_for(tmp_path):
     wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
     with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
         save(wide, tmp_path / "wide.ledl")
+
+
+def test_colours_have_no_attributes_and_a_known_number_of_values(tmp_path):
+    wide = make_pipeline(ColorFeatures(), Normalizer(), fitted("crc")[0])
+    with pytest.raises(ModelFileError, match="a step gives 529 values and the next takes 12"):
+        save(wide, tmp_path / "wide.ledl")
+    changed = ColorFeatures()
+    changed.size_ = 5
+    with pytest.raises(ModelFileError, match="colours have no attributes"):
+        save(changed, tmp_path / "changed.ledl")
 
 
 LASSO = {"alpha": 0.1, "tol": 1e-6, "solver": "auto", "max_iter": 10_000, "positive": False}

@@ -32,7 +32,7 @@ from ledl import (
     load,
     save,
 )
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.persistence import read
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -123,6 +123,7 @@ def test_models_that_are_not_fitted(path):
     for model in (
         LEDLClassifier(alpha=0.25),
         make_pipeline(PixelFeatures(size=(4, 6)), CRCClassifier()),
+        make_pipeline(ColorFeatures(), CRCClassifier()),
         make_pipeline(StandardScaler(), Normalizer(), RejectingClassifier(SRCClassifier())),
     ):
         again = round_trip(model, path)
@@ -178,10 +179,15 @@ def test_networks_are_pointed_to_and_never_stored(path, tmp_path):
     assert (stored.model, stored.cache) == (str(network), None)
     assert {name for name in vars(stored) if name not in stored.get_params()} == {
         "identity_",
+        "output_",
         "preprocessing_",
         "_n_features_out",
     }
-    assert (stored.identity_, stored.preprocessing_) == (extractor.identity_, SMALL)
+    assert (stored.identity_, stored.output_, stored.preprocessing_) == (
+        extractor.identity_,
+        "output pool5",
+        SMALL,
+    )
     assert_array_equal(again.decision_function(images), model.decision_function(images))
     network.rename(tmp_path / "moved.onnx")
     with pytest.raises(FileNotFoundError, match=r"set_params\(model="):
@@ -191,6 +197,16 @@ def test_networks_are_pointed_to_and_never_stored(path, tmp_path):
     write_model(network, n_features=4, size=8)
     with pytest.raises(ValueError, match=r"trained on features of sha256:.*, but .*net.onnx is sha256:"):
         load(path).predict(images)
+
+
+def test_an_extractor_that_does_not_know_its_output_travels(path, tmp_path):
+    write_model(tmp_path / "net.onnx")
+    extractor = ResNetFeatures(tmp_path / "net.onnx", preprocessing=SMALL).fit()
+    del extractor.output_  # as in files of earlier versions
+    assert not hasattr(round_trip(extractor, path), "output_")
+    extractor.output_ = 5
+    with pytest.raises(ledl.ModelFileError, match="output_"):
+        save(extractor, path)
 
 
 def test_no_pickle_is_read_or_imported():

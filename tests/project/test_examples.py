@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from nearest_subspace import NearestSubspaceClassifier
 from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ledl.datasets import available, few_shot_splits, load
+from ledl.features import IMAGENET, ResNetFeatures
 
 FOLDER = Path(__file__).parents[2] / "examples"
 README = FOLDER.parent / "README.md"
@@ -68,6 +70,63 @@ def test_examples_name_every_dataset_that_they_need():
     for example in EXAMPLES:
         loaded = re.findall(r'load\("(\w+)"', example.read_text("utf-8"))
         assert set(loaded) <= {"digits", DATASETS.get(example.stem, "digits")}, example.name
+
+
+# In place of torchvision: a small network of the same kind, with weights that do not depend on a download.
+TORCHVISION = """
+import types
+import torch
+from torch import nn
+
+class SmallResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
+        self.maxpool, self.relu = nn.MaxPool2d(3, 2, 1), nn.ReLU(inplace=True)
+        self.conv2, self.bn2 = nn.Conv2d(8, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.relu(x + self.bn2(self.conv2(x)))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+def resnet50(weights):
+    assert weights == "DEFAULT"
+    torch.manual_seed(0)
+    return SmallResNet()
+
+models = types.SimpleNamespace(resnet50=resnet50)
+"""
+
+
+@pytest.mark.torch
+def test_the_export_of_a_network_in_the_documentation_runs(tmp_path, monkeypatch, rng):
+    for package in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"needs {package}")
+    page = (FOLDER.parent / "docs" / "datasets.md").read_text("utf-8")
+    (recipe,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "onnx.export" in code]
+    (tmp_path / "torchvision.py").write_text(TORCHVISION)
+    (tmp_path / "recipe.py").write_text(recipe)
+    done = subprocess.run(
+        [sys.executable, "recipe.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in tmp_path.iterdir() if path.name != "__pycache__"}
+    assert names == {"torchvision.py", "recipe.py", "resnet50.onnx"}  # no other file with weights
+    import torch
+
+    namespace = {}
+    exec(TORCHVISION, namespace)
+    network = namespace["resnet50"]("DEFAULT")
+    network.fc = torch.nn.Identity()
+    images = [rng.integers(0, 256, (40, 50 + i, 3), dtype=np.uint8) for i in range(3)]
+    batch = np.stack([IMAGENET(Image.fromarray(image)) for image in images])
+    with torch.inference_mode():
+        expected = network.eval()(torch.from_numpy(batch)).numpy()
+    extractor = ResNetFeatures(tmp_path / "resnet50.onnx", preprocessing=IMAGENET)
+    assert_allclose(extractor.fit().transform(images), expected, atol=1e-5)
+    assert extractor.output_ == "output features"
 
 
 def test_the_python_code_of_the_readme_runs(capsys):

@@ -98,6 +98,7 @@ def test_metadata(packages):
         "gpu",
         "dask",
         "cli",
+        "photos",
     }
     (gpl,) = [r for r in metadata.get_all("Requires-Dist") if "pillow-heif" in r]
     assert gpl.endswith("extra == 'heic'")

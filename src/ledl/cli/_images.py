@@ -32,7 +32,7 @@ EXAMPLES = {
 
 ledl fit photos -o model.ledl  [dim]# photos/cat/1.jpg, photos/dog/2.jpg, ...[/dim]
 
-ledl fit photos -o model.ledl --features resnet50_pool5.onnx  [dim]# features of a network[/dim]
+ledl fit photos -o model.ledl --features dinov2.onnx --preprocessing preprocessor_config.json
 
 ledl fit faces -o faces.ledl --features pixels --method crc --select cv
 
@@ -115,11 +115,12 @@ def fit(
     features: Annotated[
         str,
         typer.Option(
-            metavar="auto|pixels|FILE.onnx|NAME",
-            help="Features of an image. [b]pixels[/b]: a small grey copy, for faces and digits. "
-            "[b]FILE.onnx[/b]: the output of a network, for photos. [b]NAME[/b], for example resnet50: a "
-            "network of torchvision. [b]auto[/b]: the better of pixels and resnet50_pool5.onnx in "
-            "cross-validation, if that file is in the data folder (see ledl datasets); otherwise pixels.",
+            metavar="auto|pixels|color|FILE.onnx|NAME",
+            help="Features of an image. [b]pixels[/b]: a small grey copy, for faces and digits. [b]color[/b]: "
+            "colours and textures, for photos if there is no network. [b]FILE.onnx[/b]: the output of a "
+            "network. [b]NAME[/b]: efficientnet_lite0, the network of the extra photos, or a network of "
+            "torchvision, for example resnet50. [b]auto[/b]: pixels for images with a shorter side of at most "
+            "64 pixels, otherwise efficientnet_lite0 if it is installed, or color.",
         ),
     ] = "auto",
     method: Annotated[
@@ -160,9 +161,9 @@ def fit(
         str | None,
         typer.Option(
             metavar="caffe|imagenet|FILE.json",
-            help="How images become the input of the network: [b]caffe[/b], [b]imagenet[/b] or "
-            "[b]FILE.json[/b]. Default: the JSON file with the name of the network next to it, or the "
-            "preprocessing that is known for the network.",
+            help="How images become the input of the network: [b]caffe[/b], [b]imagenet[/b], or "
+            "[b]FILE.json[/b], such as the preprocessor_config.json of Hugging Face. Default: the JSON file "
+            "with the name of the network next to it, or the preprocessing that is known for the network.",
         ),
     ] = None,
     cache: Annotated[
@@ -195,7 +196,7 @@ def fit(
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
-        from ledl.images import MAX_PIXELS, PixelFeatures
+        from ledl.images import MAX_PIXELS
         from ledl.persistence import save
 
         with warnings.catch_warnings(record=True) as caught, bar(console, "features") as watch:
@@ -243,12 +244,6 @@ def fit(
             )
         for line in doubtful_labels(record)[:MOST_DOUBTFUL]:
             say(people, f"{'Look again:':12s}{line}", style="yellow")
-        if features == "auto" and isinstance(trained.extractor, PixelFeatures):
-            say(
-                people,
-                f"{'Note:':12s}Features are pixels, which suit faces and digits. Photos need a network: see "
-                "--features, and docs/datasets.md.",
-            )
         rest = [str(folder), "--labels", str(labels or "folder")] if per_class else ["IMAGE..."]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
 

@@ -3,7 +3,10 @@
 The public names are in `ledl.features` and `ledl.datasets`. The others are for the packages of ledl.
 """
 
-from ledl.images._extractors import PixelFeatures, ResNetFeatures
+from ledl.images._color import ColorFeatures
+from ledl.images._efficientnet import NAME as EFFICIENTNET
+from ledl.images._efficientnet import is_installed as efficientnet_is_installed
+from ledl.images._extractors import ImageTransformer, PixelFeatures, ResNetFeatures
 from ledl.images._folders import (
     REJECTED,
     UNSURE,
@@ -20,6 +23,7 @@ from ledl.images._reading import (
     Source,
     content_key,
     height_and_width,
+    median_short_side,
     pillow,
     read_image,
     shown,
@@ -28,12 +32,15 @@ from ledl.images._sorting import Sorter
 
 __all__ = [
     "CAFFE",
+    "EFFICIENTNET",
     "FORMATS",
     "IMAGENET",
     "MAX_PIXELS",
     "REJECTED",
     "UNSURE",
+    "ColorFeatures",
     "ImageError",
+    "ImageTransformer",
     "NetworkError",
     "PixelFeatures",
     "Preprocessing",
@@ -42,9 +49,11 @@ __all__ = [
     "Source",
     "Unused",
     "content_key",
+    "efficientnet_is_installed",
     "height_and_width",
     "image_files",
     "load_image_folder",
+    "median_short_side",
     "pillow",
     "read_image",
     "shown",

@@ -1,4 +1,4 @@
-"""Turn images into features with scikit-learn transformers: pixels, or the last layer of a ResNet."""
+"""Turn images into features with scikit-learn transformers: pixels, or the last layer of a network."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
 from ledl.files import open_regular, write_atomically
+from ledl.images._efficientnet import NAME as EFFICIENTNET
+from ledl.images._efficientnet import EfficientNetLite0
 from ledl.images._networks import MAX_BATCH, Network, OnnxNetwork, Preprocessing, TorchvisionNetwork
 from ledl.images._reading import (
     MAX_PIXELS,
@@ -33,6 +35,8 @@ from ledl.images._reading import (
     read_image,
 )
 from ledl.parallel import in_threads
+
+DECODERS = 2  # threads that read images for a network
 
 
 class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -145,7 +149,12 @@ class PixelFeatures(ImageTransformer):
         features = np.full((len(sources), self._n_features_out), np.nan, dtype=np.float32)
         for i, source in enumerate(sources):
             with skipped.catch(i, source, self.on_error):
-                image = read_image(source, "L" if self.color == "gray" else "RGB", max_pixels=self.max_pixels)
+                image = read_image(
+                    source,
+                    "L" if self.color == "gray" else "RGB",
+                    max_pixels=self.max_pixels,
+                    shrink_to=max(height, width),
+                )
                 if self.crop == "square":
                     side = min(image.size)
                     left, top = (image.width - side) // 2, (image.height - side) // 2
@@ -165,13 +174,15 @@ class PixelFeatures(ImageTransformer):
 
 
 class ResNetFeatures(ImageTransformer):
-    """Return the last pooling layer of a ResNet-50: 2,048 values per image, or 12,288 for a pyramid.
+    """Return the last layer of a network, such as the 2,048 values of ResNet-50, or six times as many.
 
     Parameters
     ----------
-    model : path of an ONNX file, or name of a torchvision network
-        An ONNX file with an input (n, 3, height, width) and an output (n, features), or a map (n, features,
-        h, w) whose mean is taken; or a name such as "resnet50" where torchvision is installed.
+    model : path of an ONNX file, or name of a network
+        An ONNX file with an input (n, 3, height, width) and an output (n, features), a map (n, features, h,
+        w) whose mean is taken, or tokens (n, tokens, features), of which the class token is taken, or the
+        mean if there is none; "efficientnet_lite0" where the extra ``photos`` is installed; or a name such as
+        "resnet50" where torchvision is installed.
 
     pyramid : bool, default=False
         Join the features of the full image and of five crops of half its width and height: upper left, upper
@@ -208,6 +219,9 @@ class ResNetFeatures(ImageTransformer):
         Checksum or name of the model found by `fit`. After `fit`, `transform` raises an error if the model or
         the preprocessing has changed. Without `fit` it takes any model.
 
+    output_ : str
+        Output of the network that `fit` chose, and how it is pooled.
+
     skipped_ : list of tuples (number, name, reason)
         Images that the last `transform` could not read. If several threads share the extractor, those of the
         thread that began last; the rows of NaN are right in every thread.
@@ -215,10 +229,11 @@ class ResNetFeatures(ImageTransformer):
     See Also
     --------
     PixelFeatures : The pixels themselves.
+    ColorFeatures : Colours and textures, without a network.
 
     Examples
     --------
-    The package has no weights, so this example asks for a file that does not exist:
+    This example asks for a file that does not exist:
 
     >>> from ledl.features import IMAGENET, ResNetFeatures
     >>> features = ResNetFeatures("resnet50.onnx", preprocessing=IMAGENET, cache="features")
@@ -271,13 +286,13 @@ class ResNetFeatures(ImageTransformer):
         -------
         self : ResNetFeatures
         """
-        for name in ("identity_", "preprocessing_"):  # of an earlier fit
+        for name in ("identity_", "preprocessing_", "output_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         network, preprocessing = self._loaded_network()
         size = preprocessing.size
         features = network(np.zeros((2, 3, size, size), dtype=np.float32))  # raises an error if it cannot
         self._n_features_out = features.shape[1] * (6 if self.pyramid else 1)
-        self.preprocessing_, self.identity_ = preprocessing, network.identity
+        self.preprocessing_, self.identity_, self.output_ = preprocessing, network.identity, network.output
         return self
 
     def transform(self, X: Sequence[Source]) -> Array:
@@ -315,9 +330,9 @@ class ResNetFeatures(ImageTransformer):
                 raise ImportError("progress=True needs rich: pip install 'ledl[progress]'.") from error
             starts = track(starts, description="features")
         features: Array = None
-        # A thread decodes the next batches while the network works.
+        # Threads decode the next batches while the network works.
         for prepared in in_threads(
-            lambda i: self._prepare(sources[i : i + size], i, skipped, preprocessing, cache), starts, 1
+            lambda i: self._prepare(sources[i : i + size], i, skipped, preprocessing, cache), starts, DECODERS
         ):
             rows: dict[int, Any] = {i: row for i, _, row, _ in prepared}
             new = [(i, key, inputs) for i, key, row, inputs in prepared if row is None]
@@ -331,6 +346,7 @@ class ResNetFeatures(ImageTransformer):
                 if features is None:
                     features = np.full((len(sources), len(row)), np.nan, dtype=np.float32)
                 features[i] = row
+        skipped.sort()
         skipped.warn(len(sources), "have rows of NaN")
         return np.full((len(sources), 0), np.nan, dtype=np.float32) if features is None else features
 
@@ -356,7 +372,8 @@ class ResNetFeatures(ImageTransformer):
                         key = content_key(source)
                         features = cache.get(key)
                 if features is None:
-                    image = read_image(source, "RGB", max_pixels=self.max_pixels)
+                    side = (preprocessing.resize or preprocessing.size) * (2 if self.pyramid else 1)
+                    image = read_image(source, "RGB", max_pixels=self.max_pixels, shrink_to=side)
                     parts = pyramid_parts(image) if self.pyramid else [image]
                     inputs = np.stack([preprocessing(part) for part in parts])
                 prepared.append((number, key, features, inputs))
@@ -369,7 +386,7 @@ class ResNetFeatures(ImageTransformer):
         network: Network
         if getattr(self, "_loaded", ("",))[0] != name:
             try:
-                network = OnnxNetwork(Path(name)) if name.endswith(".onnx") else TorchvisionNetwork(name)
+                network = open_network(name)
             except FileNotFoundError as error:
                 if not hasattr(self, "identity_"):
                     raise
@@ -405,6 +422,13 @@ class ResNetFeatures(ImageTransformer):
         state: dict[str, Any] = super().__getstate__()
         state.pop("_loaded", None)
         return state
+
+
+def open_network(name: str) -> Network:
+    """Return the network in an ONNX file, or the one with this name."""
+    if name.endswith(".onnx"):
+        return OnnxNetwork(Path(name))
+    return EfficientNetLite0() if name == EFFICIENTNET else TorchvisionNetwork(name)
 
 
 def pyramid_parts(image: Any) -> list[Any]:

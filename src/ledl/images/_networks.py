@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ledl.arrays import Array
+from ledl.images._hugging_face import preprocessing_fields
+from ledl.images._onnx_files import choose_output, pool, read_onnx
 from ledl.images._reading import pillow
 
 # A network never gets more bytes at once than this, or one image. Its layers need some 15 times as much.
@@ -117,18 +118,20 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, text: str) -> Preprocessing:
-        """Return the preprocessing that `to_json` wrote.
+        """Return the preprocessing that `to_json` wrote, or that a network of Hugging Face needs.
 
         Parameters
         ----------
         text : str
-            Result of `to_json`.
+            Result of `to_json`, or the content of a ``preprocessor_config.json``.
 
         Returns
         -------
         Preprocessing
         """
         values = json.loads(text)
+        if "mean" not in values:
+            values = preprocessing_fields(values)
         return cls(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
 
     def to_json(self) -> str:
@@ -153,20 +156,22 @@ KNOWN = {"a37ddccadcf4d536110127c3093a86271fc391b5fcaedf86dae291c1283da89a": CAF
 HOW_TO_GET = (
     "Give the path of an ONNX file with ResNet-50 up to its last pooling layer (2,048 values) and its "
     "preprocessing; docs/datasets.md shows how to export one. Or install torchvision (pip install torchvision) "
-    "and give 'resnet50'."
+    "and give 'resnet50'. Or pip install 'ledl[photos]', and give 'efficientnet_lite0'."
 )
 
 
 class Network(ABC):
     """A function of a batch (n, 3, size, size), float32, that returns features (n, n_features).
 
-    `identity` is its name or checksum. `preprocessing` is None if it is not known. `shape` is that of its
-    input, with numbers where it is fixed. All errors are of our type: each library has types of its own.
+    `identity` is its name or checksum. `preprocessing` is None if it is not known. `output` says which features
+    these are. `shape` is that of its input, with numbers where it is fixed. All errors are of our type: each
+    library has types of its own.
     """
 
     name: str
     identity: str
     preprocessing: Preprocessing | None
+    output: str
     shape: tuple[Any, ...] = ("n", 3, "height", "width")
 
     def check(self, size: int) -> None:
@@ -186,7 +191,6 @@ class Network(ABC):
         n, _, height, width = batch.shape
         try:
             features = self._run(batch)
-            features = features.mean(axis=(2, 3)) if features.ndim == 4 else features
             if features.ndim != 2 or len(features) != n:
                 raise ValueError(f"its output has the shape {features.shape}, not ({n}, features)")
             return features.astype(np.float32, copy=False)
@@ -200,47 +204,48 @@ class Network(ABC):
 
     @abstractmethod
     def _run(self, batch: Array) -> Array:
-        """Return the output of the network, (n, features) or (n, features, h, w)."""
+        """Return the features, (n, features)."""
 
 
 class OnnxNetwork(Network):
     """Run an ONNX file, on a GPU if ONNX Runtime supports it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         try:
             import onnxruntime
         except ImportError as error:
             raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
-        if not path.is_file():
+        if content is None and not path.is_file():
             raise FileNotFoundError(f"There is no model {path}. {HOW_TO_GET}")
-        content = path.read_bytes()  # read once, so that the checksum is that of the loaded network
-        digest = hashlib.sha256(content).hexdigest()
-        self.name, self.identity, self.preprocessing = str(path), f"sha256:{digest}", KNOWN.get(digest)
+        file = read_onnx(path, content)  # once, so that the checksum is that of the loaded network
+        self.name, self.identity = str(path), f"sha256:{file.sha256}"
+        self.preprocessing = KNOWN.get(file.sha256)
         available = onnxruntime.get_available_providers()
         wanted = [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
         try:
-            self._session = onnxruntime.InferenceSession(content, providers=wanted)
+            self._session = file.session(wanted)
         except Exception as error:  # ONNX Runtime has several types of errors
-            raise NetworkError(
-                f"{path} is not a model that ONNX Runtime can load: {error} The weights must be in the file."
-            ) from error
+            raise NetworkError(f"{path} is not a model that ONNX Runtime can load: {error}") from error
         inputs = self._session.get_inputs()
-        outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 4)]
+        outputs = [node for node in self._session.get_outputs() if len(node.shape) in (2, 3, 4)]
         if [node.type for node in inputs] != ["tensor(float)"] or not outputs:
             raise NetworkError(
                 f"{path} has the inputs {[node.type for node in inputs]} and {len(outputs)} outputs with two "
-                "or four axes. It must have one input of the type tensor(float), (n, 3, height, width), and an "
-                "output (n, features) or (n, features, h, w). Export it so."
+                "to four axes. It must have one input of the type tensor(float), (n, 3, height, width), and an "
+                "output (n, features), (n, features, h, w) or (n, tokens, features). Export it so."
             )
         self._input = inputs[0].name
         self.shape = tuple(inputs[0].shape) or self.shape  # some networks do not tell
-        # Pooled features if there are any, else the mean of a map.
-        self._output = min(outputs, key=lambda node: len(node.shape)).name
+        self._output = choose_output(outputs).name
+        self.output = self._output  # after the first call also how it is pooled
         self._options = onnxruntime.RunOptions()
         self._options.log_severity_level = 4  # it would print errors that we raise
 
     def _run(self, batch: Array) -> Array:
-        return self._session.run([self._output], {self._input: batch}, self._options)[0]
+        (values,) = self._session.run([self._output], {self._input: batch}, self._options)
+        features, how = pool(values)
+        self.output = f"{how} {self._output}"
+        return features
 
 
 class TorchvisionNetwork(Network):
@@ -265,7 +270,7 @@ class TorchvisionNetwork(Network):
         self._torch = torch
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._network = network.eval().to(self._device)
-        self.name, self.identity = name, f"torchvision:{weights}"
+        self.name, self.identity, self.output = name, f"torchvision:{weights}", "last pooling layer"
         made = weights.transforms()
         self.preprocessing = Preprocessing(
             size=made.crop_size[0], resize=made.resize_size[0], mean=tuple(made.mean), std=tuple(made.std)

@@ -41,7 +41,7 @@ from ledl.estimators import (
     LEDLClassifier,
     SRCClassifier,
 )
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
 from ledl.kernels import PairwiseKernel, PrecomputedKernel
 from ledl.model_selection import LEDLClassifierCV
 from ledl.parallel import one_blas_thread
@@ -144,6 +144,7 @@ WITH_ATOMS = {
 WITH_LABELS = {**WITH_ATOMS, "label_components_": "floats K c", "_code_atoms": "floats K c"}
 LINEAR = {**FEATURES, "classes_": "labels c", "coef_": "floats p d | d"}
 ESTIMATORS: dict[type, dict[str, Any]] = {
+    ColorFeatures: {},
     CRCClassifier: WITH_ATOMS,
     CSDLClassifier: WITH_ATOMS,
     DKSVDClassifier: WITH_LABELS,
@@ -176,7 +177,12 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "cv_scores_": "floats n c",
         "judged_": "integers n",
     },
-    ResNetFeatures: {"identity_": [str], "preprocessing_": [Preprocessing], "_n_features_out": [COUNT]},
+    ResNetFeatures: {
+        "identity_": [str],
+        "output_": [str, None],
+        "preprocessing_": [Preprocessing],
+        "_n_features_out": [COUNT],
+    },
     SRCClassifier: WITH_ATOMS,
     LabelBinarizer: {"classes_": "labels c"},
     LinearDiscriminantAnalysis: {
@@ -230,7 +236,7 @@ REQUIRED: list[tuple[type, str, Any, dict[str, str]]] = [
 ]
 OUTPUTS = ("default", "pandas", "polars")
 KEEPS_WIDTH = Normalizer | StandardScaler | MinMaxScaler
-HAS_WIDTH = PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD
+HAS_WIDTH = ColorFeatures | PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD
 
 
 def expect(fine: bool, message: str) -> None:
@@ -362,6 +368,8 @@ def check_estimator(model: Any) -> None:
         warnings.simplefilter("ignore")
         if isinstance(model, Pipeline):
             check_pipeline(model)
+        elif isinstance(model, ColorFeatures):
+            expect(not names, "colours have no attributes")
         elif isinstance(model, PixelFeatures):
             expect(not names, "pixels have no attributes")
             sides = model.size if isinstance(model.size, tuple) else (model.size, model.size)
@@ -441,7 +449,8 @@ def check_other(model: Any, names: set[str]) -> None:
             checked_label(model.reject_label_, classes)
             expect(sizes["e"] == 2, "there must be two measures of evidence")
         case ResNetFeatures():
-            expect(names == set(ESTIMATORS[ResNetFeatures]), "it has attributes that no extractor has")
+            known = set(ESTIMATORS[ResNetFeatures])
+            expect(names | {"output_"} == known, "it has attributes that no extractor has")
         case _:
             for kind, parameter, value, fields in REQUIRED:
                 if isinstance(model, kind) and getattr(model, parameter) == value:
