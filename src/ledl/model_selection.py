@@ -735,7 +735,7 @@ class LEDLClassifierCV(DictionaryClassifier):
     best_index_ : int
         Index of the chosen model in `cv_results_`.
 
-    expected_accuracy_ : float
+    expected_accuracy_ : float or None
         Accuracy to expect on new samples, without the luck of the best of many: the choice is repeated on
         samples that are drawn with replacement, and tested on the samples that were not drawn (bootstrap bias
         corrected cross-validation, Tsamardinos et al., 2018; ``python benchmarks/expected_accuracy.py``).
@@ -893,10 +893,11 @@ class LEDLClassifierCV(DictionaryClassifier):
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
         folds: list[Fold] = []
+        expected: float | None
         found: dict[str, Any] = {"params": candidates}
         if self.cv is None and not cv:
             index, factor, score = nearest_to_defaults(candidates), USUAL_FACTOR, np.nan
-            expected, interval = np.nan, (0.0, 1.0)
+            expected, interval = None, (0.0, 1.0)
             warnings.warn(
                 "Every class has one sample only, so no sample can be left out to test candidates. The "
                 f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
