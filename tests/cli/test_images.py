@@ -195,12 +195,12 @@ def test_a_model_file_cannot_make_a_network_take_larger_images(folder, tmp_path)
     extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
     images = sorted((folder / "known").rglob("*.png"))
     classifier = CRCClassifier().fit(extractor.transform(images), [path.parent.name for path in images])
-    hostile = Preprocessing(size=2048)
+    hostile = Preprocessing(size=1024)
     extractor.preprocessing = extractor.preprocessing_ = hostile
     save(Pipeline([("features", extractor), ("classifier", classifier)]), tmp_path / "hostile.ledl")
     done = run("predict", tmp_path / "hostile.ledl", folder / "known")
     assert done.returncode == 2
-    assert "(n, 3, 8, 8), but the preprocessing makes (n, 3, 2048, 2048)" in " ".join(done.stderr.split())
+    assert "(n, 3, 8, 8), but the preprocessing makes (n, 3, 1024, 1024)" in " ".join(done.stderr.split())
     assert not done.stdout
 
 

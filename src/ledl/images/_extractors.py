@@ -194,7 +194,7 @@ class ResNetFeatures(ImageTransformer):
 
     batch_size : int, default=16
         Largest number of images that the network gets at once. Each crop counts as an image. There are fewer if
-        their inputs would take more than 64 MiB.
+        their inputs would take more than 32 MiB.
 
     cache : path, default=None
         Folder that keeps features for the next time, keyed by the content of the image, the model and the

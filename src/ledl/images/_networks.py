@@ -16,9 +16,9 @@ from ledl.images._hugging_face import preprocessing_fields
 from ledl.images._onnx_files import choose_output, pool, read_onnx
 from ledl.images._reading import pillow
 
-# A network never gets more bytes at once than this, or one image. Its layers need some 15 times as much.
-MAX_BATCH = 2**26
-MAX_SIZE = 2048  # so that one image is within MAX_BATCH: a file must not ask for all the memory
+# A network gets at most this many bytes at once, or one image. A ResNet-50 needs 15 to 40 times as much.
+MAX_BATCH = 2**25
+MAX_SIZE = 1024  # of an image: a file must not ask for all the memory
 
 
 class NetworkError(ValueError):
@@ -47,7 +47,7 @@ class Preprocessing:
     Parameters
     ----------
     size : int
-        Height and width of the input, at most 2,048.
+        Height and width of the input, at most 1,024.
     resize : int or None
         Length of the shorter side after resizing; the middle `size` x `size` is then cropped. If None, the full
         image is resized to `size` x `size`, and the aspect ratio is not kept.
