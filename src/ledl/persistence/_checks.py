@@ -144,9 +144,9 @@ WITH_ATOMS = {
 WITH_LABELS = {**WITH_ATOMS, "label_components_": "floats K c", "_code_atoms": "floats K c"}
 LINEAR = {**FEATURES, "classes_": "labels c", "coef_": "floats p d | d"}
 ESTIMATORS: dict[type, dict[str, Any]] = {
-    ColorFeatures: {},
     CRCClassifier: WITH_ATOMS,
     CSDLClassifier: WITH_ATOMS,
+    ColorFeatures: {},
     DKSVDClassifier: WITH_LABELS,
     KSVD: WITH_ATOMS,
     LCKSVDClassifier: WITH_LABELS,
