@@ -278,3 +278,49 @@ def test_changed_records_are_refused(trained, changed):
 def test_a_model_without_a_record_can_be_used(trained, tmp_path):
     ledl.save(trained.model, tmp_path / "t.ledl", info=[1, 2])
     assert open_image_model(tmp_path / "t.ledl").record == Record()
+
+
+def test_the_model_keeps_the_calibrated_probabilities(folder):
+    trained = fit_folder(folder / "known", features="pixels", size=8, per_class=6, thumbnails=False)
+    files = [str(folder / "known" / name) for name in trained.record.files]
+    P = trained.model.predict_proba(files)
+    search = ledl.LEDLClassifierCV(random_state=0).fit(
+        trained.extractor.transform(files), trained.record.labels
+    )
+    np.testing.assert_allclose(P, search.predict_proba(trained.extractor.transform(files)), atol=1e-12)
+    for one, row in zip(predict_files(trained, files), P, strict=True):
+        np.testing.assert_allclose(one.probability, row.max(), atol=1e-6)
+        assert [label for label, _ in one.ranking] == trained.model.classes_[np.argsort(-row)].tolist()
+
+
+def test_a_planted_mistake_is_the_most_doubtful_label(folder, tmp_path):
+    shutil.copytree(folder / "known", tmp_path / "known")
+    (tmp_path / "known" / NAMES[0] / "00.png").rename(tmp_path / "known" / NAMES[1] / "planted.png")
+    record = fit_folder(tmp_path / "known", features="pixels", size=8, thumbnails=False).record
+    first = image_models.doubtful_labels(record)[0]
+    assert first.startswith(f"{NAMES[1]}/planted.png is labelled {NAMES[1]}, but looks like {NAMES[0]} (")
+    assert len(image_models.doubtful_labels(record)) < 4
+
+
+def test_hits_are_those_of_models_that_have_not_seen_the_image(folder, tmp_path):
+    shutil.copytree(folder / "known", tmp_path / "known")
+    lonely = tmp_path / "known" / "lonely"
+    lonely.mkdir()
+    shutil.copy(folder / "others" / "sieben" / "00.png", lonely)
+    trained = fit_folder(tmp_path / "known", features="pixels", size=8, method="crc", thumbnails=False)
+    record, rejecter = trained.record, trained.parts.rejecter
+    labels = np.array(record.labels)
+    assert facts(trained)["right"].endswith("lonely not tested (one image)")
+    for name in NAMES:
+        own = labels[rejecter.judged_] == name
+        hits = np.sum(rejecter.cv_predictions_[own] == name)
+        assert f"{name} {hits} of {own.sum()}" in facts(trained)["right"]
+    assert record.cv_accuracy == np.mean(rejecter.cv_predictions_ == labels[rejecter.judged_])
+
+
+def test_near_copies_are_pairs_of_nearly_equal_features(rng):
+    X, y = rng.random((20, 300)), np.arange(20) % 4
+    assert image_models.near_copies(X, y) == []
+    X[5] = X[1] + 0.05 * rng.random(300)  # the next frame of a film
+    X[19] = 3 * X[2]  # a brighter copy, even of another class
+    assert image_models.near_copies(X, y) == [(1, 5), (2, 19)]
