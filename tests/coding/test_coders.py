@@ -1,6 +1,7 @@
 """The coders of samples: which solver is taken, what is certified, and what is kept."""
 
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -166,6 +167,19 @@ def test_one_coder_for_several_dictionaries(solver, tol, rng):
         assert relative_gaps(X[p], D[p], codes[p], alpha[p].item()).max() <= tol
         alone, *_ = LassoCoder(D[p], alpha=alpha[p].item(), tol=tol, solver=solver)(X[p], squares[p])
         assert relative_gaps(X[p], D[p], alone, alpha[p].item()).max() <= tol
+
+
+def test_threads_share_one_matrix_of_products(rng, monkeypatch):
+    made, gram = [], _coders.gram
+
+    def slow_gram(*arguments):
+        made.append(arguments)
+        time.sleep(0.1)  # while other threads arrive
+        return gram(*arguments)
+
+    monkeypatch.setattr(_coders, "gram", slow_gram)
+    sparse_encode(rng.random((8, 6)), rng.random((20, 6)), alpha=0.1, n_jobs=4)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("method", [{"alpha": 0.1}, {"n_nonzero_coefs": 1}], ids=["lasso", "omp"])

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -297,7 +298,7 @@ class LassoCoder:
     ) -> None:
         self.atoms, self.alpha, self.tol, self.max_iter, self.positive = atoms, alpha, tol, max_iter, positive
         self._kept: dict[Any, Any] = {} if kept is None else kept
-        self._threads, on_host = threads, isinstance(atoms, np.ndarray)
+        self._threads, self._lock, on_host = threads, Lock(), isinstance(atoms, np.ndarray)
         if "fits float32" not in self._kept:
             rows = atoms if atoms.ndim == 2 else namespace(atoms).reshape(atoms, (-1, atoms.shape[-1]))
             squares = squared_norms(rows, "The dictionary")  # raises if not finite
@@ -341,9 +342,10 @@ class LassoCoder:
     def _system(self, dtype: Any) -> tuple[Array, Array]:
         """Return atoms and their Gram matrix in the type `dtype`."""
         key = dtype, self.atoms.device
-        if key not in self._kept:
-            D = namespace(self.atoms).astype(self.atoms, dtype, copy=False)
-            self._kept[key] = D, gram(D, self._threads)
+        with self._lock:  # the threads of one call need one matrix, not each its own
+            if key not in self._kept:
+                D = namespace(self.atoms).astype(self.atoms, dtype, copy=False)
+                self._kept[key] = D, gram(D, self._threads)
         return self._kept[key]  # type: ignore[no-any-return]
 
     def _takes_many_rounds(self, pilots: Array, sq_norms: Array) -> bool:
