@@ -123,7 +123,6 @@ def test_images_of_any_size_are_not_asked_for(tmp_path):
     for extractor in (
         PixelFeatures(size=5000),
         PixelFeatures(size=(5000, 2)),
-        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=224, resize=5000)),
     ):
         with pytest.raises(ModelFileError, match="4096"):
             save(extractor, tmp_path / "large.ledl")
