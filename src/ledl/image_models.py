@@ -649,8 +649,8 @@ def find_extractor(
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{preprocessing} does not describe a preprocessing that ledl can do: {str(error).rstrip('.')}. Give the "
-            "preprocessor_config.json of the network, write the file with "
+            f"{preprocessing} does not describe a preprocessing that ledl can do: {str(error).rstrip('.')}. "
+            "Give the preprocessor_config.json of the network, write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
     return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)

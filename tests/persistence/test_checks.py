@@ -25,7 +25,7 @@ from ledl import (
     save,
 )
 from ledl.dictionary import ClassifierRule
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, PixelFeatures
 from ledl.persistence import _checks
 from ledl.subspace import RowSpace
 
