@@ -502,7 +502,7 @@ def find_extractors(
             known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{preprocessing} does not describe a preprocessing: {error}. Write the file with "
+            f"{preprocessing} does not describe a preprocessing: {str(error).rstrip('.')}. Write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
     network = ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)

@@ -93,7 +93,13 @@ def test_networks_that_take_other_numbers_are_refused(kind, tmp_path):
 
 
 def test_a_preprocessing_cannot_ask_for_all_the_memory():
-    for bad in ({"size": 4096}, {"size": 2**40, "resize": 2**41}, {"size": 8.5}, {"size": "8"}):
+    for bad in (
+        {"size": 4096},
+        {"size": 2**40, "resize": 2**41},
+        {"resize": 2**40},
+        {"size": 8.5},
+        {"size": "8"},
+    ):
         with pytest.raises(ValueError, match="whole numbers: size from 1 to 1024, because"):
             Preprocessing(**bad)
     assert Preprocessing(size=1024, resize=4000).size == 1024

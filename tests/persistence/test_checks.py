@@ -121,10 +121,13 @@ def test_images_of_any_size_are_not_asked_for(tmp_path):
     for extractor in (
         PixelFeatures(size=5000),
         PixelFeatures(size=(5000, 2)),
-        ResNetFeatures("network.onnx", preprocessing=Preprocessing(size=224, resize=5000)),
     ):
         with pytest.raises(ModelFileError, match="4096"):
             save(extractor, tmp_path / "large.ledl")
+    hostile = Preprocessing()
+    object.__setattr__(hostile, "size", 4096)
+    with pytest.raises(ModelFileError, match=r"size=4096 .*size from 1 to 1024"):
+        save(ResNetFeatures("network.onnx", preprocessing=hostile), tmp_path / "hostile.ledl")
     wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
     with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
         save(wide, tmp_path / "wide.ledl")

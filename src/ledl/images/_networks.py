@@ -17,7 +17,8 @@ from ledl.images._reading import pillow
 
 # A network gets at most this many bytes at once, or one image. A ResNet-50 needs 15 to 40 times as much.
 MAX_BATCH = 2**25
-MAX_SIZE = 1024  # of an image: a file must not ask for all the memory
+# Sides of its input, and of an image before it is cropped: a file must not ask for all the memory.
+MAX_SIZE, MAX_RESIZE = 1024, 4096
 
 
 class NetworkError(ValueError):
@@ -48,8 +49,8 @@ class Preprocessing:
     size : int
         Height and width of the input, at most 1,024.
     resize : int or None
-        Length of the shorter side after resizing; the middle `size` x `size` is then cropped. If None, the full
-        image is resized to `size` x `size`, and the aspect ratio is not kept.
+        Length of the shorter side after resizing, at most 4,096; the middle `size` x `size` is then cropped. If
+        None, the full image is resized to `size` x `size`, and the aspect ratio is not kept.
     resample : {"bilinear", "bicubic", "lanczos", "nearest", "box"}
         Pillow's filter. All but "nearest" average when they shrink an image.
     channels : {"RGB", "BGR"}
@@ -82,11 +83,12 @@ class Preprocessing:
             raise ValueError(f"channels={self.channels!r} must be 'RGB' or 'BGR'.")
         if self.resample.upper() not in ("BILINEAR", "BICUBIC", "LANCZOS", "NEAREST", "BOX"):
             raise ValueError(f"resample={self.resample!r} must be bilinear, bicubic, lanczos, nearest or box.")
-        sides = [self.size] if self.resize is None else [self.size, self.resize]
-        if not all(isinstance(side, Integral) for side in sides) or not 1 <= self.size <= min(MAX_SIZE, *sides):
+        sides = self.size, self.size if self.resize is None else self.resize
+        is_whole = all(isinstance(side, Integral) for side in sides)
+        if not is_whole or not 1 <= sides[0] <= MAX_SIZE or not sides[0] <= sides[1] <= MAX_RESIZE:
             raise ValueError(
                 f"size={self.size} and resize={self.resize} must be whole numbers: size from 1 to {MAX_SIZE}, "
-                "because a network needs memory for each pixel, and resize at least size."
+                f"because a network needs memory for each pixel, and resize from size to {MAX_RESIZE}."
             )
 
         numbers = [self.scale, *self.mean, *self.std]
