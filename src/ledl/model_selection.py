@@ -91,12 +91,13 @@ Table: TypeAlias = list[list[Any]]
 
 
 class Fold(NamedTuple):
-    """Training samples and test samples of a fold, with their labels."""
+    """Training samples and test samples of a fold, with their labels, and the numbers of the test samples."""
 
     X: Array
     y: Array
     X_test: Array
     y_test: Array
+    tested: Array
 
 
 class View(NamedTuple):
@@ -341,12 +342,15 @@ def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> 
         check_consistent_length(X, y)
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
-            columns = train if pairwise else slice(None)
-            yield Fold(X[train][:, columns], np.asarray(y)[train], X[test][:, columns], np.asarray(y)[test])
+            columns, labels = train if pairwise else slice(None), np.asarray(y)
+            tested = np.arange(len(labels))[test]  # a fold may be a mask
+            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested)
         return
     X, y, groups = indexable(X, y, groups)
     for train, test in cv.split(X, y, groups):
-        yield Fold(*_safe_split(estimator, X, y, train), *_safe_split(estimator, X, y, test, train))
+        X_train, y_train = _safe_split(estimator, X, y, train)
+        X_test, y_test = _safe_split(estimator, X, y, test, train)
+        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test])
 
 
 def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold) -> float:
@@ -920,9 +924,10 @@ class LEDLClassifierCV(DictionaryClassifier):
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
-            expected = expected_accuracy(verdicts, self.selection, int(fold_seed))
+            tested = np.concatenate([fold.tested for fold in folds])
+            expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed))
             n_trained = sum(len(fold.y) for fold in folds) / len(folds)
-            interval = cv_interval(expected, len(verdicts[index].hits), n_trained)
+            interval = cv_interval(expected, len(np.unique(tested)), n_trained)
         started = time.perf_counter()
         best = clone(base).set_params(**candidates[index]).fit(X, y)
         adopt(
@@ -1062,19 +1067,21 @@ def choose(verdicts: list[Verdict], selection: str) -> int:
     return int(np.nanargmin(losses))
 
 
-def expected_accuracy(verdicts: list[Verdict], selection: str, seed: int) -> float:
+def expected_accuracy(verdicts: list[Verdict], selection: str, tested: Array, seed: int) -> float:
     """Return the accuracy on new samples that the best candidate can be expected to have.
 
     Its accuracy on the samples that it was chosen on is too high. So samples are drawn with replacement; the
-    best candidate on these is tested on the samples that were not drawn; and so again, many times.
+    best candidate on these is tested on the samples that were not drawn; and so again, many times. `tested` has
+    the number of the sample of each verdict: repeated folds test a sample several times.
     """
     usable = [one for one in verdicts if not np.isnan(one.losses).any()]
     hits = np.array([one.hits for one in usable])
     goodness = hits if selection == "accuracy" else -np.array([one.losses for one in usable])
-    n, rng = hits.shape[1], np.random.default_rng(seed)
+    samples, sample_of = np.unique(tested, return_inverse=True)
+    n, rng = len(samples), np.random.default_rng(seed)
     n_right = n_tested = 0.0
     for _ in range(N_DRAWS):
-        times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)
+        times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)[sample_of]
         left_out = times_drawn == 0
         n_right += hits[np.argmax(goodness @ times_drawn), left_out].sum()
         n_tested += left_out.sum()

@@ -15,7 +15,13 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut, StratifiedKFold, cross_val_score
+from sklearn.model_selection import (
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    RepeatedStratifiedKFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
@@ -332,9 +338,13 @@ def test_the_expected_accuracy_is_that_of_every_draw_by_hand():
             best = max(range(5), key=lambda k: gains[k, list(drawn)].sum())
             left_out = sorted(set(range(4)) - set(drawn))
             n_right, n_tested = n_right + hits[best, left_out].sum(), n_tested + len(left_out)
-        assert abs(expected_accuracy(verdicts, selection, 0) - n_right / n_tested) < 0.03
+        found = expected_accuracy(verdicts, selection, np.array([7, 1, 5, 2]), 0)
+        assert abs(found - n_right / n_tested) < 0.03
+        # Folds that test each sample twice say no more.
+        twice = [Verdict(np.tile(one.hits, 2), np.tile(one.losses, 2), 1.0) for one in verdicts]
+        assert_allclose(expected_accuracy(twice, selection, np.tile([7, 1, 5, 2], 2), 0), found)
     one = Verdict(np.ones(1), np.zeros(1), 1.0)  # which is never left out
-    assert expected_accuracy([one], "log_loss", 0) == 1.0
+    assert expected_accuracy([one], "log_loss", np.zeros(1, int), 0) == 1.0
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -346,7 +356,7 @@ def test_shuffled_labels_have_the_accuracy_of_chance(n_classes):
         hits = (rng.integers(n_classes, size=(36, 20)) == 0).astype(float)
         verdicts = [Verdict(row, 1 - row, 1.0) for row in hits]
         best.append(hits[choose(verdicts, "log_loss")].mean())
-        expected.append(expected_accuracy(verdicts, "log_loss", seed))
+        expected.append(expected_accuracy(verdicts, "log_loss", np.arange(20), seed))
     assert np.mean(best) > 1 / n_classes + 0.15
     assert abs(np.mean(expected) - 1 / n_classes) < 0.02
 
@@ -372,6 +382,17 @@ def test_the_expected_accuracy_is_that_of_new_samples(digits, fitted):
     assert low < fitted.expected_accuracy_ < high
     assert low < fitted.score(X_test, y_test) < high
     assert fitted.expected_accuracy_ <= fitted.cv_results_["mean_test_accuracy"].max()
+
+
+def test_repeated_folds_do_not_make_it_surer(digits):
+    X, y = digits[:2]
+    options = {**SMALL, "rules": "classifier", "kernels": "linear"}
+    widths = []
+    for cv in (StratifiedKFold(5), RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)):
+        model = LEDLClassifierCV(cv=cv, **options).fit(X, y)
+        low, high = model.expected_accuracy_interval_
+        widths.append((high - low) / np.sqrt(model.expected_accuracy_ * (1 - model.expected_accuracy_)))
+    assert_allclose(*widths, rtol=0.1)
 
 
 def test_intervals_are_those_of_scipy():
