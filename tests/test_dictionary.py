@@ -260,3 +260,15 @@ def test_large_numbers_are_no_reason_to_warn(fitted, digits):
     with np.errstate(all="raise"):
         large = (digits[2] * 1e37).astype(np.float32)
         assert_array_equal(fitted.predict(large), fitted.predict(digits[2].astype(np.float32)))
+
+
+def test_evidence_of_many_classes_takes_little_memory(rng):
+    """Sums over the atoms of each class need no matrix of atoms and classes."""
+    X, y = rng.random((3000, 8)), np.arange(3000) % 1500
+    dictionary = CRCClassifier().fit(X, y).dictionary_
+    dictionary.judge(X[:2])
+    tracemalloc.start()
+    dictionary.judge(X[:2])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 3000 * 1500 / 4

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from ledl.arrays import Array, as_array, float32_products, is_torch, namespace, product, to_host
+from ledl.arrays import Array, as_array, class_sums, float32_products, is_torch, namespace, product, to_host
 from ledl.coding import Lasso, Samples, Settings, code_in_chunks
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.subspace import FeatureMap, KernelSpace, Subspace
@@ -261,8 +261,9 @@ class FittedDictionary:
         the nearest class, min_j |x - s_j D_j|^2 / |x|^2.
         """
         xp, c = namespace(codes), len(self.members)
-        belongs = as_array((np.asarray(self.atom_labels)[:, None] == np.arange(c)).astype(np.float64), codes)
-        sizes = xp.abs(as_array(codes, codes, xp.float64)) @ belongs
+        sizes = class_sums(
+            xp.abs(as_array(codes, codes, xp.float64)).mT, as_array(self.atom_labels, codes), c
+        ).mT
         total, largest = xp.sum(sizes, axis=1), xp.max(sizes, axis=1)
         share = largest / xp.where(total > 0, total, xp.ones_like(total))
         concentration = xp.where(total > 0, (c * share - 1) / (c - 1), xp.zeros_like(share))

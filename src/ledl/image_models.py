@@ -495,10 +495,13 @@ def fit_files(
         parts.append(rows)
         skipped |= reasons
         watch(chunk.stop, len(files))
+    X = np.concatenate(parts)
+    is_good = ~np.isnan(X).any(axis=1)
+    for name in (shown(files[i]) for i in np.flatnonzero(~is_good).tolist()):
+        skipped.setdefault(name, f"{name} has features that are NaN. The network may be broken.")
     if skipped and not skip_unreadable:
         raise unreadable(list(skipped.values()), len(files))
-    X = np.concatenate(parts)
-    kept = np.flatnonzero(~np.isnan(X).any(axis=1))
+    kept = np.flatnonzero(is_good)
     X, y = X[kept], labels[kept]
     classes, counts = np.unique(y, return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())

@@ -27,8 +27,8 @@ from ledl.arrays import (
 )
 from ledl.parallel import one_blas_thread
 
-# Up to this many samples, one thread finds the eigenvectors of a kernel matrix faster than several threads that
-# wait for each other on a busy machine.
+# Up to this many samples, one thread finds a basis of samples, or the eigenvectors of a kernel matrix, faster
+# than several threads that wait for each other on a busy machine.
 SINGLE_THREAD_SAMPLES = 1024
 
 # Negative eigenvalues of a kernel matrix up to this share of the largest one are rounding, at worst of float32.
@@ -147,7 +147,8 @@ def find_subspace(X: Array) -> tuple[Subspace, Array]:
     n, d = X.shape
     if n >= d:
         return IdentitySubspace(), X
-    coordinates, basis = row_factorization(X)
+    with one_blas_thread() if n <= SINGLE_THREAD_SAMPLES else nullcontext():
+        coordinates, basis = row_factorization(X)
     return RowSpace(to_host(basis)), coordinates
 
 

@@ -336,3 +336,19 @@ def test_the_real_network_refuses_other_sizes_at_once(real):
     extractor = ResNetFeatures(weights, preprocessing=replace(CAFFE, size=1024))
     with pytest.raises(NetworkError, match=r"takes .*\(n, 3, 224, 224\), but .*makes \(n, 3, 1024, 1024\)"):
         extractor.transform(listing.filenames)
+
+
+@pytest.mark.parametrize("damage", ["short", "one", "nan", "archive", "garbage"])
+def test_damaged_features_in_a_cache_are_computed_again(files, model, tmp_path, damage):
+    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache").fit()
+    expected = extractor.transform(files)
+    for kept in (tmp_path / "cache").rglob("*.npy"):
+        if damage == "archive":
+            with kept.open("wb") as file:
+                np.savez(file, np.zeros(3, np.float32))
+        elif damage == "garbage":
+            kept.write_bytes(b"PK\x03\x04garbage")
+        else:
+            wrong = {"short": np.zeros(2), "one": np.zeros(1), "nan": np.full(expected.shape[1], np.nan)}
+            np.save(kept, wrong[damage].astype(np.float32))
+    assert_array_equal(clone(extractor).fit().transform(files), expected)

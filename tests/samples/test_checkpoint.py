@@ -456,3 +456,39 @@ def test_a_fit_continues_after_its_process_was_killed(tmp_path):
     model = LEDLClassifier(**options, checkpoint=tmp_path / "fit").fit(mapped, y)
     assert_array_equal(model.components_, LEDLClassifier(**options).fit(mapped, y).components_)
     assert os.listdir(tmp_path) == ["X.npy"]
+
+
+def test_other_samples_are_noticed_in_every_column(monkeypatch, tmp_path, digits, rng):
+    """Also next to a column that is so large that it hides all others."""
+    X, y = digits
+    X = X.copy()
+    X[:, 0] = 1e10
+    options = {**OPTIONS, "normalize": False, "alpha": 0.1, "checkpoint": tmp_path / "fit"}
+    stopped(monkeypatch, LEDLClassifier(**options), X, y)
+    X[:, 1:] = rng.random(X[:, 1:].shape)
+    with pytest.raises(ValueError, match="of a fit on other samples"):
+        LEDLClassifier(**options).fit(X, y)
+
+
+def test_a_fit_on_other_samples_does_not_take_over_a_file(monkeypatch, tmp_path, digits):
+    X, y = digits
+    stopped(monkeypatch, LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "first"), X, y)
+    after = Checkpoint.after
+
+    def late(self, *args):
+        shutil.copy(tmp_path / "first", self.path)  # the first fit has begun, and writes its file
+        after(self, *args)
+
+    monkeypatch.setattr(Checkpoint, "after", late)
+    other = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "second")
+    with pytest.raises(ValueError, match="was written by another fit meanwhile"):
+        other.fit(X + 1, y)
+    assert (tmp_path / "second").read_bytes() == (tmp_path / "first").read_bytes()
+
+
+def test_a_seed_that_is_no_longer_given_is_another_fit(monkeypatch, tmp_path, digits):
+    X, y = digits
+    stopped(monkeypatch, LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit"), X, y)
+    other = LEDLClassifier(**{**OPTIONS, "random_state": None}, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="random_state was 0, and is None"):
+        other.fit(X, y)

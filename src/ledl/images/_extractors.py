@@ -370,7 +370,7 @@ class ResNetFeatures(ImageTransformer):
                 if cache is not None:
                     with suppress(OSError, ImageError):  # decoding will raise it again, with the reason
                         key = content_key(source)
-                        features = cache.get(key)
+                        features = cache.get(key, getattr(self, "_n_features_out", None))
                 if features is None:
                     side = (preprocessing.resize or preprocessing.size) * (2 if self.pyramid else 1)
                     image = read_image(source, "RGB", max_pixels=self.max_pixels, shrink_to=side)
@@ -452,14 +452,15 @@ class FeatureCache:
             write_atomically(self._folder / "recipe.json", recipe.encode())
         self._writable = True
 
-    def get(self, key: str) -> Array | None:
+    def get(self, key: str, n_features: int | None) -> Array | None:
         """Return the features of a key, or None if they are missing or damaged."""
         try:
             with open_regular(self._path(key)) as file:
-                features = np.load(file, allow_pickle=False)
+                features: Array = np.lib.format.read_array(file, allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError):
             return None
-        return features if features.ndim == 1 and features.dtype == np.float32 else None
+        is_plain = features.ndim == 1 and features.dtype == np.float32 and np.isfinite(features).all()
+        return features if is_plain and n_features in (None, len(features)) else None
 
     def put(self, key: str, features: Array) -> None:
         """Write the features of a key. Warn once if they cannot be written."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 import warnings
@@ -181,14 +182,25 @@ class MappedBlocks(Blocks):
         shape = (len(self._labels), *values.shape[1:])
         with self._lock:
             if name not in self._codes:
+                # All of it at once, and Z with L: writing to a map ends the process if the disk is full.
                 n_bytes, free = math.prod(shape) * values.dtype.itemsize, shutil.disk_usage(self._folder).free
-                if n_bytes > free:
-                    raise OSError(
-                        f"Codes of {shape[0]:,} samples need {n_bytes / 1e9:,.1f} GB of scratch space, but "
-                        f"{self._folder.parent} has {free / 1e9:,.1f} GB. Set the environment variable TMPDIR "
-                        "to a folder with more, or use fewer atoms."
-                    )
-                self._codes[name] = np.memmap(self._folder / name, values.dtype, "w+", shape=shape)
+                needed = n_bytes * (1 if self._codes else 2)
+                path = self._folder / name
+                message = (
+                    f"Codes of {shape[0]:,} samples need {needed / 1e9:,.1f} GB of scratch space, but "
+                    f"{self._folder.parent} has {free / 1e9:,.1f} GB. Set the environment variable TMPDIR to a "
+                    "folder with more, or use fewer atoms."
+                )
+                if needed > free:
+                    raise OSError(message)
+                with path.open("wb") as file:
+                    file.truncate(n_bytes)
+                    try:
+                        if hasattr(os, "posix_fallocate"):
+                            os.posix_fallocate(file.fileno(), 0, n_bytes)
+                    except OSError as error:
+                        raise OSError(message) from error
+                self._codes[name] = np.memmap(path, values.dtype, "r+", shape=shape)
         self._codes[name][slice(*self._spans[number])] = values
         self._written[number].add(name)
 

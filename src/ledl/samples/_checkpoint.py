@@ -120,19 +120,15 @@ class Checkpoint:
                     f"{where} is damaged: its checksum does not match its content. Delete the file to begin "
                     "again, or give the path of an undamaged copy."
                 )
-            for name, value in self._identity.items():
-                if header.identity.get(name) != value:
+            for name in header.identity | self._identity:
+                was, now = header.identity.get(name), self._identity.get(name)
+                if was != now:
                     raise ValueError(
-                        f"{where} is of another fit: {name} was {header.identity.get(name)!r:.60}, and is "
-                        f"{value!r:.60}. Give another path, or delete the file."
+                        f"{where} is of another fit: {name} was {was!r:.60}, and is {now!r:.60}. Give another "
+                        "path, or delete the file."
                     )
             saved = map_arrays(file, header, self._shapes) if set(header.names) == set(names) else {}
-        same = bool(saved)
-        if same:
-            with np.errstate(invalid="ignore"):
-                difference = np.linalg.norm(saved["sketch"] - self._sketch)
-            same = difference <= SKETCH_TOL[dtype] * np.linalg.norm(self._sketch)
-        if not same or not np.isfinite(saved["M"]).all():
+        if not saved or not self._has_our_samples(saved) or not np.isfinite(saved["M"]).all():
             raise ValueError(
                 f"{where} is of a fit on other samples, or of one that failed. Give another path, or delete "
                 "the file."
@@ -210,11 +206,19 @@ class Checkpoint:
         try:
             with open_regular(self._place) as file:
                 header = read_header(file)
+                saved = {} if header is None else map_arrays(file, header, self._shapes)
         except FileNotFoundError:
             return True
         except OSError:
             return False
-        return header is not None and header.identity == self._identity
+        is_same = header is not None and header.identity == self._identity
+        return is_same and bool(saved) and self._has_our_samples(saved)
+
+    def _has_our_samples(self, saved: Mapping[str, Array]) -> bool:
+        """Say whether the sketch in a file is of the samples of this fit, in every column up to rounding."""
+        (sketch, sizes), tol = self._sketch, SKETCH_TOL[self._shapes["M"][1]]
+        with np.errstate(invalid="ignore"):
+            return bool((np.abs(saved["sketch"][0] - sketch) <= tol * sizes).all())
 
 
 class Summed:
@@ -291,6 +295,10 @@ def n_bytes(array: tuple[tuple[int, ...], np.dtype]) -> int:
 
 
 def sketch_of(block: Block) -> tuple[Block, tuple[Array]]:
-    """Return a sum of samples with weights that depend on their places, which identifies them."""
-    places = np.arange(block.first, block.first + block.X.shape[-2])
-    return block, (np.cos(places) @ to_host(block.X).astype(np.float64, copy=False),)
+    """Return sums over samples for each column: with weights that depend on places, and of absolute values.
+
+    The first identifies the samples. The second, times the precision, is its rounding error.
+    """
+    places, X = np.arange(block.first, block.first + block.X.shape[-2]), to_host(block.X)
+    X = X.astype(np.float64, copy=False)
+    return block, (np.stack([np.cos(places) @ X, np.abs(X).sum(axis=0)]),)
