@@ -111,7 +111,7 @@ def test_images_are_prepared_as_by_their_processors(config, steps, size, rng):
         ({"do_center_crop": False}, "'size' has the shorter side, but 'do_center_crop'"),
         ({"size": {"height": 32, "width": 32}}, "'crop_size' follows a 'size'"),
         ({"size": 32, "feature_extractor_type": "DeiTFeatureExtractor"}, "'crop_size' follows a 'size'"),
-        ({"crop_size": {"height": 40, "width": 40}}, "resize at least size"),
+        ({"crop_size": {"height": 40, "width": 40}}, "resize from size to 4096"),
         ({"image_mean": [0.5]}, "three finite numbers"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
