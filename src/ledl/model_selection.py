@@ -387,11 +387,6 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     return judged
 
 
-def plain(value: Any) -> Any:
-    """Return a hashable key of a parameter's value; arrays and the like by identity."""
-    return value if isinstance(value, str | float | int | bool | None) else id(value)
-
-
 def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> Result | None:
     """Return the result of `work`, or None if its data or settings are wrong. Add the message to `errors`."""
     try:
