@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ledl.model_selection import BatchedSearchCV, LEDLClassifierCV
     from ledl.persistence import ModelFileError, load, save
     from ledl.rejection import RejectingClassifier
+    from ledl.semi_supervised import SemiSupervisedClassifier
 
 __version__ = "0.1.0.dev0"
 
@@ -41,6 +42,7 @@ __all__ = [
     "ModelFileError",
     "RejectingClassifier",
     "SRCClassifier",
+    "SemiSupervisedClassifier",
     "__version__",
     "datasets",
     "experiments",
@@ -61,6 +63,7 @@ _HOME = {
     "Explanation": "ledl.explanations",
     "LEDLClassifierCV": "ledl.model_selection",
     "RejectingClassifier": "ledl.rejection",
+    "SemiSupervisedClassifier": "ledl.semi_supervised",
     "explain": "ledl.explanations",
     **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),
     "sparse_encode": "ledl.coding",

@@ -321,6 +321,25 @@ def positive_inverse(matrix: Array) -> Array:
     return matrix
 
 
+def solve_lower(L: Array, rhs: Array, transposed: bool = False) -> Array:
+    """Return L^-1 rhs, or L'^-1 rhs, for a lower triangular L: (r, r) and (r, m) -> (r, m)."""
+    if is_torch(L):
+        import torch
+
+        return torch.linalg.solve_triangular(L.mT if transposed else L, rhs, upper=transposed)
+    return scipy.linalg.solve_triangular(L, rhs, lower=True, trans=int(transposed), check_finite=False)
+
+
+def sparse_matrix(rows: Array, columns: Array, values: Array, n: int) -> Any:
+    """Return an (n, n) sparse matrix, for products ``matrix @ array``. Values at equal places add up."""
+    if is_torch(values):
+        import torch
+
+        index = torch.stack([rows, columns])
+        return torch.sparse_coo_tensor(index, values, (n, n), check_invariants=False).coalesce().to_sparse_csr()
+    return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
+
+
 def row_factorization(X: Array) -> tuple[Array, Array]:
     """Return R and O with X = R O, O O' = I: (n, d) -> (n, n), (n, d), for n <= d; X may be overwritten."""
     if not isinstance(X, np.ndarray):

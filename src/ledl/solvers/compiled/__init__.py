@@ -18,6 +18,7 @@ from ledl.arrays import Array, is_torch, on_tensors
 NUMPY_LOOPS = (
     "active_set",
     "keep_better_codes",
+    "nearest",
     "omp",
     "pull",
     "reflect",

@@ -626,3 +626,33 @@ def _largest(c: Array) -> int:
         if largest > 0 and bits[j] & ABSOLUTE == largest:
             return j
     return -1
+
+
+def nearest(products: Array, squares: Array, k: int, first: int) -> tuple[Array, Array]:
+    """Return the indices and |y|^2 - 2 <x, y> of the k nearest points y of each row x, nearest first.
+
+    `products` are <x, y>, `squares` |y|^2. If first >= 0, row i is the point first + i itself.
+    """
+    shape = len(products), k
+    index, found = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=products.dtype)
+    _nearest(products, squares, first, index, found)
+    return index, found
+
+
+@njit(cache=True, nogil=True)
+def _nearest(products: Array, squares: Array, first: int, index: Array, found: Array) -> None:
+    m, n = products.shape
+    k = index.shape[1]
+    for i in range(m):
+        own, values = index[i], found[i]
+        values[:] = np.inf
+        own[:] = 0
+        itself = first + i if first >= 0 else -1
+        for j in range(n):
+            value = squares[j] - 2 * products[i, j]
+            if value < values[k - 1] and j != itself:
+                place = k - 1
+                while place > 0 and values[place - 1] > value:
+                    values[place], own[place] = values[place - 1], own[place - 1]
+                    place -= 1
+                values[place], own[place] = value, j

@@ -1,0 +1,664 @@
+r"""Semi-supervised learning: a few labels, and many samples without labels that teach, too.
+
+Labels spread over a graph of near samples (`ledl.solvers.graph`). Neighbours in the space of the samples may
+share the light and not the person. So the graph may also be made in a space that is learnt from guesses of all
+labels. Hidden labels decide which way is right for the samples at hand: some labels are taken away in turn, and
+the way that finds most of them again is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from ledl.arrays import Array, add_rows, as_array, float32_products, is_torch, namespace, place, to_host
+from ledl.dictionary import log_odds
+from ledl.estimators import (
+    DEVICE,
+    N_JOBS,
+    DictionaryClassifier,
+    adopt,
+    check_labelled,
+    check_samples,
+    fit_context,
+    rollback_on_error,
+)
+from ledl.model_selection import (
+    LEDLClassifierCV,
+    Verdict,
+    best_factor,
+    cv_interval,
+    default_folds,
+    expected_accuracy,
+    log_losses,
+)
+from ledl.parallel import map_in_threads, n_threads, one_blas_thread
+from ledl.solvers.graph import (
+    Graph,
+    Spread,
+    log_shares,
+    principal_axes,
+    spread,
+    spread_in_learnt_space,
+    spread_labels,
+)
+from ledl.subspace import FeatureMap
+
+logger = logging.getLogger(__name__)
+
+# What the choice is made of, the usual one first: it is taken where nothing can be hidden.
+METHODS = ("learnt", "spread-learnt", "spread", "supervised")
+# The choice is made on at most this many samples: all with labels, and a random part of the others.
+SAMPLES_TO_CHOOSE = 20_000
+# Rows whose features are in memory at a time.
+ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGraph:
+    """Labels that were spread over a graph, and the map of new samples to its space, as NumPy arrays."""
+
+    features: FeatureMap
+    mean: Array  # (d,): of the features
+    axes: Array  # (d, q): features minus their mean, times this, are coordinates
+    points: Array  # (n, q)
+    neighbours: Array  # (n, k)
+    weights: Array  # (n, k)
+    scales: Array  # (n,)
+    sums: Array  # (n,)
+    F: Array  # (n, c): the labels after spreading
+    labelled: Array  # (l,): rows of the samples with labels
+    labels: Array  # (l,): their classes, as numbers
+    rows: Array  # (n,): rows of X in `fit`; copies of other rows are left out
+
+    def coordinates(self, X: Array, device: str | None = None) -> Array:
+        """Return the coordinates of samples in the space of the graph."""
+        return map_features(X, self.features, self.mean, self.axes, device)
+
+    def links(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> tuple[Array, Array]:
+        """Return the neighbours (m, k) of new samples among the points, and the weights of their F."""
+        Z = self.coordinates(X, device)
+        graph = Graph(*(as_array(part, Z) for part in (self.neighbours, self.weights, self.scales, self.sums)))
+        with one_blas_thread():
+            return graph.links(Z, as_array(self.points, Z), n_threads(n_jobs))
+
+    def spread_to(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
+        """Return what reaches new samples of each class, (m, c), up to a factor of each sample."""
+        index, weights = self.links(X, device, n_jobs)
+        return to_host(add_rows(as_array(self.F, weights), index, weights))
+
+    def influence(self, x: Array, a: float) -> tuple[Array, Array, Array]:
+        """Return how much each labelled sample adds to `spread_to` of one sample (1, d), and its neighbours.
+
+        F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
+        row i of (1 - a) (I - a S)^-1 u to its own class, where u has the weights of the neighbours. Returns
+        these amounts (l,), the rows of the neighbours (k,) and their weights (k,).
+        """
+        index, weights = self.links(x)
+        u = np.zeros((len(self.points), 1), dtype=self.F.dtype)
+        u[index[0], 0] = weights[0]
+        graph = Graph(self.neighbours, self.weights, self.scales, self.sums)
+        return spread(graph.matrix(), u, a, tol=1e-6)[self.labelled, 0], index[0], weights[0]
+
+
+def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
+    """Return (features(X) - mean) axes, in blocks of rows, in float32 on the device."""
+    axes = place(axes, device)
+    xp, shift = namespace(axes), place(mean, device) @ axes
+    blocks = [place(np.asarray(X[i : i + ROWS], dtype=np.float32), device) for i in range(0, len(X), ROWS)]
+    with float32_products("full", device):
+        return xp.concat([features(block) @ axes - shift for block in blocks])
+
+
+class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    r"""Classify samples from a few labels and many samples without labels.
+
+    A supervised classifier learns from the labelled samples, and guesses the labels of the others. The answer
+    is one of these, whichever finds most of the labels that are hidden from it in turn:
+
+    - ``"supervised"``: the guesses.
+    - ``"spread"``: the labels, spread over the graph of near samples,
+      :math:`F = (1 - a) (I - a S)^{-1} H`.
+    - ``"learnt"``: the labels, spread over the graph in a space that is learnt from the guesses: the directions
+      in which classes differ most, relative to their common covariance. The result gives better guesses and so
+      a better space, for `n_rounds` rounds.
+    - ``"spread-learnt"``: the same, with the result of ``"spread"`` as the first guesses.
+
+    In the last three, each answer is a sum over the labelled samples, which `ledl.explain` shows.
+
+    Parameters
+    ----------
+    estimator : classifier, default=None
+        The supervised classifier. It needs `predict_proba` or `decision_function`. None means
+        `LEDLClassifierCV`. A search over settings, such as this one, runs once; for hidden labels it takes the
+        settings that are best without them.
+
+    methods : sequence of str, default=("learnt", "spread-learnt", "spread", "supervised")
+        The answers to choose from. The first is taken where nothing can be hidden, because each class has one
+        label.
+
+    n_neighbors : int, default=10
+        Number of neighbours k of each sample in a graph.
+
+    alpha : float, default=0.99
+        The weight a of neighbours: how far labels spread.
+
+    n_rounds : int, default=3
+        Number of rounds in which guesses and space improve each other.
+
+    n_components : int, default=256
+        Number of directions of the largest variance in which all this happens.
+
+    power : float, default=0.5
+        Features are :math:`\mathrm{sign}(x) |x|^{power}`, scaled to norm 1. The default takes square roots.
+
+    shrinkage : float, default=0.1
+        Share of a multiple of the identity in the common covariance of the classes.
+
+    device : str, default=None
+        Device of PyTorch, such as ``"cuda"``. None means the processor, with NumPy. It is also the device of
+        `estimator`, if that has the parameter and None there.
+
+    n_jobs : int, default=None
+        Number of threads. None means 1 unless in a `joblib.parallel_config` context. -1 means all processors.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of random numbers, which draw the hidden labels. It is also that of `estimator`, if that has the
+        parameter and None there.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    transduction_ : ndarray of shape (n_samples,)
+        Labels of all samples of `fit`. Samples with a label keep it.
+
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
+        Probabilities of the classes, for all samples of `fit`.
+
+    method_ : str
+        The chosen answer.
+
+    hidden_results_ : dict of arrays
+        For each of `methods`: the share of hidden labels that it found (``"accuracy"``), and its log loss
+        (``"log_loss"``). Empty if nothing could be hidden.
+
+    hidden_rows_ : ndarray of shape (n_hidden,)
+        Rows of the samples whose labels were hidden once.
+
+    hidden_scores_ : ndarray of shape (n_hidden, n_classes)
+        Their scores, by the chosen method without their labels.
+
+    expected_accuracy_ : float or None
+        Accuracy to expect, from hidden labels, without the luck of the best of several. See `LEDLClassifierCV`.
+
+    expected_accuracy_interval_ : tuple (low, high)
+        Its 95 % interval.
+
+    temperature_ : float
+        The factor t of scores in `predict_proba`, found with hidden labels.
+
+    estimator_ : classifier
+        The supervised classifier, fitted on the labelled samples.
+
+    graph_ : LabelGraph or None
+        The graph with the labels that were spread over it. None if `method_` is ``"supervised"``.
+
+    n_features_in_ : int
+        Number of features seen in `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has names.
+
+    See Also
+    --------
+    LEDLClassifierCV : Learns from labelled samples alone.
+    sklearn.semi_supervised.LabelSpreading : Spreads labels over one graph, whose settings are given.
+
+    Notes
+    -----
+    New samples get the labels of their neighbours among all samples of `fit`, by the same weights. A sample
+    that no label reaches gets the answer of `estimator_`. Exact copies of a sample count once. Memory grows in
+    proportion to the number of samples. Progress is logged by the logger ``ledl.semi_supervised``.
+
+    References
+    ----------
+    D. Zhou, O. Bousquet, T. Lal, J. Weston and B. Schölkopf, "Learning with local and global consistency",
+    Advances in Neural Information Processing Systems 16, 2004.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import SemiSupervisedClassifier
+    >>> from ledl.datasets import few_shot_splits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> known, unknown = next(few_shot_splits(y, n_per_class=5))
+    >>> labels = y.copy()
+    >>> labels[unknown] = -1
+    >>> model = SemiSupervisedClassifier(random_state=0).fit(X, labels)
+    >>> bool((model.transduction_[unknown] == y[unknown]).mean() > 0.9)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "methods": ["array-like"],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "n_rounds": [Interval(Integral, 0, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "power": [Interval(Real, 0, 1, closed="right")],
+        "shrinkage": [Interval(Real, 0, 1, closed="both")],
+        "device": DEVICE,
+        "n_jobs": N_JOBS,
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        methods: Sequence[str] = METHODS,
+        n_neighbors: int = 10,
+        alpha: float = 0.99,
+        n_rounds: int = 3,
+        n_components: int = 256,
+        power: float = 0.5,
+        shrinkage: float = 0.1,
+        device: str | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.methods = methods
+        self.n_neighbors = n_neighbors
+        self.alpha = alpha
+        self.n_rounds = n_rounds
+        self.n_components = n_components
+        self.power = power
+        self.shrinkage = shrinkage
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    @rollback_on_error
+    def fit(self, X: Array, y: Array) -> SemiSupervisedClassifier:
+        """Learn from labelled and unlabelled samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All samples.
+        y : array-like of shape (n_samples,)
+            Labels, with the number -1 where there is none. If labels are text, an array of objects has both.
+
+        Returns
+        -------
+        self : SemiSupervisedClassifier
+        """
+        X, y, classes = check_partly_labelled(self, X, y)
+        methods = [str(method) for method in self.methods]
+        if not methods or not set(methods) <= set(METHODS):
+            raise ValueError(f"methods={self.methods!r} must name some of {', '.join(METHODS)}.")
+        rng = check_random_state(self.random_state)
+        fold_seed, start_seed, part_seed = (int(one) for one in rng.randint(np.iinfo(np.int32).max, size=3))
+        rows, copy_of = distinct_rows(X)
+        X, y = X[rows], labels_of_copies(y, copy_of, classes)
+        labelled = np.flatnonzero(y >= 0)
+        labels, folds = y[labelled], default_folds(y[labelled], fold_seed)
+        if len(labelled) == len(X):
+            methods, folds = ["supervised"], []
+            warnings.warn(
+                "Every sample has a label, so there is nothing else to learn from. The model is the supervised "
+                "classifier alone.",
+                UserWarning,
+                stacklevel=4,
+            )
+        elif not folds:
+            warnings.warn(
+                "Every class has one label only, so none can be hidden to choose a method. The method is "
+                f"{methods[0]!r}, and probabilities are not calibrated. Give two labels of some class.",
+                UserWarning,
+                stacklevel=4,
+            )
+        logger.info("Supervised learning from %d labels of %d classes", len(labels), len(classes))
+        unfitted = self._supervised(start_seed, folds)
+        fitted = clone(unfitted).fit(X[labelled], classes[labels])
+        with one_blas_thread(), float32_products("full", self.device):
+            logger.info("Neighbours of %d samples", len(X))
+            space = self._space(X, methods)
+            if not folds:
+                choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
+            elif len(X) <= SAMPLES_TO_CHOOSE:
+                choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
+            else:
+                others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
+                part = np.sort(np.concatenate([labelled, others[: SAMPLES_TO_CHOOSE - len(labelled)]]))
+                part_space = self._space(X[part], methods)
+                choice = self._choose(methods, part_space, X[part], y[part], folds, unfitted, fitted, fold_seed)
+            logger.info("Method %r: answers for all samples", choice.method)
+            guesses = supervised_scores(fitted, X)
+            found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
+        graph = None if found is None else self._record(space, found, y, rows)
+        probabilities = softmax(choice.factor * (guesses if graph is None else log_shares(graph.F)), axis=1)
+        if graph is not None:
+            unreached = ~graph.F.any(axis=1)
+            if unreached.any():
+                probabilities[unreached] = supervised_probabilities(fitted, X[unreached])
+        probabilities[labelled] = np.eye(len(classes))[labels]
+        adopt(
+            self,
+            classes_=classes,
+            estimator_=fitted,
+            expected_accuracy_=choice.expected,
+            expected_accuracy_interval_=choice.interval,
+            graph_=graph,
+            hidden_results_=choice.results,
+            hidden_rows_=rows[labelled[choice.hidden]],
+            hidden_scores_=choice.scores,
+            label_distributions_=probabilities[copy_of],
+            method_=choice.method,
+            temperature_=choice.factor,
+            transduction_=classes[probabilities.argmax(axis=1)][copy_of],
+        )
+        return self
+
+    def _supervised(self, seed: int, folds: list[tuple[Array, Array]]) -> Any:
+        """Return the supervised classifier, unfitted, with our device, threads and seed where it has none.
+
+        A search without folds of its own gets ours, so that its results tell which settings are best without
+        one of them.
+        """
+        found = LEDLClassifierCV() if self.estimator is None else clone(self.estimator)
+        ours = {"device": self.device, "n_jobs": self.n_jobs, "random_state": seed, "cv": folds or None}
+        params = found.get_params(deep=False)
+        return found.set_params(**{key: ours[key] for key in ours if key in params and params[key] is None})
+
+    def _space(self, X: Array, methods: list[str]) -> Space:
+        """Return the directions of the largest variance, the samples there, and their graph if it is needed."""
+        features = FeatureMap(float(self.power), True)
+        Z = place(np.asarray(X, dtype=np.float32), self.device)
+        Z = features(Z)
+        mean = namespace(Z).mean(Z, axis=0)
+        Z = Z - mean
+        axes = principal_axes(Z, self.n_components)
+        Z = Z @ axes
+        xp = namespace(Z)
+        products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
+        is_needed = any(method.startswith("spread") for method in methods)
+        graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs)) if is_needed else None
+        return Space(features, mean, axes, Z, products, graph)
+
+    def _k(self, n: int) -> int:
+        return min(self.n_neighbors, n - 1)
+
+    def _answer(self, space: Space, method: str, guesses: Array, y: Array, threads: int = 1) -> Spread | None:
+        """Return the labels of y, where it has any, spread by a method; None for "supervised"."""
+        if method == "supervised":
+            return None
+        Z, c = space.Z, guesses.shape[1]
+        labelled = as_array(np.flatnonzero(y >= 0), Z)
+        labels = as_array(np.eye(c, dtype=np.float32)[y[y >= 0]], Z)
+        first = None if method == "learnt" else spread_labels(Z, space.graph, labelled, labels, self.alpha)
+        if method == "spread":
+            return first
+        return spread_in_learnt_space(
+            Z,
+            space.products,
+            as_array(guesses.astype(np.float32), Z) if first is None else log_shares(first.F),
+            labelled,
+            labels,
+            k=self._k(len(Z)),
+            a=self.alpha,
+            shrinkage=self.shrinkage,
+            n_rounds=self.n_rounds,
+            threads=threads,
+        )
+
+    def _choose(
+        self,
+        methods: list[str],
+        space: Space,
+        X: Array,
+        y: Array,
+        folds: list[tuple[Array, Array]],
+        unfitted: Any,
+        fitted: Any,
+        seed: int,
+    ) -> Choice:
+        """Return the method that finds most of the labels that the folds hide; of equal ones the surest."""
+        labelled = np.flatnonzero(y >= 0)
+        labels = y[labelled]
+        threads = 1 if self.device else n_threads(self.n_jobs)
+        logger.info("Hidden labels: %d models in %d folds", len(methods), len(folds))
+
+        def guess(number: int) -> Array:
+            train = folds[number][0]
+            model = without_fold(unfitted, fitted, number, folds)
+            return supervised_scores(model.fit(X[labelled[train]], fitted.classes_[labels[train]]), X)
+
+        def find_hidden(task: tuple[int, str]) -> Array:
+            number, method = task
+            hidden = labelled[folds[number][1]]
+            partly = y.copy()
+            partly[hidden] = -1
+            found = self._answer(space, method, guesses[number], partly)
+            return guesses[number][hidden] if found is None else log_shares(to_host(found.F)[hidden])
+
+        guesses = map_in_threads(guess, range(len(folds)), threads)
+        tasks = [(number, method) for method in methods for number in range(len(folds))]
+        parts = map_in_threads(find_hidden, tasks, threads)
+        hidden = np.concatenate([test for _, test in folds])
+        scores = [np.concatenate(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
+        verdicts = [judge(one, labels[hidden]) for one in scores]
+        accuracies = np.array([one.hits.mean() for one in verdicts])
+        losses = np.array([one.losses.mean() for one in verdicts])
+        best = int(np.lexsort((losses, -accuracies))[0])
+        expected = expected_accuracy(verdicts, "accuracy", hidden, seed)
+        n_trained = sum(len(train) for train, _ in folds) / len(folds)
+        return Choice(
+            methods[best],
+            verdicts[best].factor,
+            hidden,
+            scores[best],
+            {"method": np.array(methods), "accuracy": accuracies, "log_loss": losses},
+            expected,
+            cv_interval(expected, len(hidden), n_trained),
+        )
+
+    def _record(self, space: Space, found: Spread, y: Array, rows: Array) -> LabelGraph:
+        """Return the labels that were spread, and their graph, on the host, for predictions."""
+        Z, axes = space.Z, space.axes
+        if found.axes is not None:
+            Z, axes = Z @ found.axes, axes @ found.axes
+        labelled = np.flatnonzero(y >= 0)
+        return LabelGraph(
+            features=space.features,
+            mean=to_host(space.mean),
+            axes=to_host(axes),
+            points=to_host(Z),
+            **{name: to_host(part) for name, part in found.graph._asdict().items()},
+            F=to_host(found.F),
+            labelled=labelled,
+            labels=y[labelled],
+            rows=rows,
+        )
+
+    def predict_proba(self, X: Array) -> Array:
+        """Return probabilities of the classes, calibrated with hidden labels by one number, `temperature_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples. For samples of `fit`, `label_distributions_` is better: it knows their labels and all their
+            neighbours.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        X = to_host(check_samples(self, X))
+        if self.graph_ is None:
+            return softmax(self.temperature_ * supervised_scores(self.estimator_, X), axis=1)
+        reached = self.graph_.spread_to(X, self.device, self.n_jobs)
+        probabilities = softmax(self.temperature_ * log_shares(reached).astype(np.float64), axis=1)
+        unreached = ~reached.any(axis=1)
+        if unreached.any():
+            probabilities[unreached] = supervised_probabilities(self.estimator_, X[unreached])
+        return probabilities
+
+    def predict(self, X: Array) -> Array:
+        """Return the most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class Space(NamedTuple):
+    """Samples in the directions of their largest variance, in float32 on the device."""
+
+    features: FeatureMap
+    mean: Array
+    axes: Array
+    Z: Array  # (n, r)
+    products: Array  # Z'Z / n in float64
+    graph: Any  # a Graph, or None if no method needs it
+
+
+class Choice(NamedTuple):
+    """A method, the factor of its scores, and how it was chosen."""
+
+    method: str
+    factor: float
+    hidden: Array = np.array([], dtype=int)  # numbers of the labelled samples that were hidden
+    scores: Array = None  # (n_hidden, c)
+    results: dict[str, Array] = {}  # noqa: RUF012  (never changed)
+    expected: float | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
+
+
+def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Return samples on the host, labels 0, ..., c - 1, or -1 where there is none, and the classes."""
+    y = column_or_1d(to_host(y) if is_torch(y) else y, warn=True)
+    if y.dtype.kind in "US":
+        if "-1" in y:
+            raise ValueError(
+                "y has the text '-1'. Samples without a label have the number -1. Give an array of objects, "
+                "such as np.array(['cat', 'dog', -1], dtype=object). If '-1' is a class, give it another name."
+            )
+        unlabelled = np.zeros(len(y), dtype=bool)
+    elif y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y has NaN. Samples without a label have -1: use np.where(np.isnan(y), -1, y).")
+    else:
+        unlabelled = np.array([type(one) is not str and one == -1 for one in y.tolist()], dtype=bool)
+    X, _ = check_labelled(estimator, X, np.where(unlabelled, 0, 1))
+    known = y[~unlabelled]
+    if not len(known):
+        raise ValueError("No sample has a label: all of y is -1. Label at least one sample of each class.")
+    if known.dtype.kind == "O":
+        known = np.array(known.tolist())
+    check_classification_targets(known)
+    classes, numbers = np.unique(known, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has labels of one class only: {classes[0]}. Add labels of another class. The number -1 means "
+            "that a sample has no label. If it is a class of yours, give it another number."
+        )
+    found = np.full(len(y), -1)
+    found[~unlabelled] = numbers
+    return to_host(X), found, classes
+
+
+def distinct_rows(X: Array) -> tuple[Array, Array]:
+    """Return the rows of X that are no copies of earlier ones, and which of these each row of X equals."""
+    numbers: dict[bytes, int] = {}
+    X = np.ascontiguousarray(X)
+    copy_of = np.array([numbers.setdefault(blake2b(row, digest_size=16).digest(), len(numbers)) for row in X])
+    return np.unique(copy_of, return_index=True)[1], copy_of
+
+
+def labels_of_copies(y: Array, copy_of: Array, classes: Array) -> Array:
+    """Return the labels of distinct samples, or -1. Raise if copies have different labels."""
+    found = np.full(copy_of.max() + 1, -1)
+    from_row: dict[int, int] = {}
+    for row in np.flatnonzero(y >= 0):
+        number = copy_of[row]
+        first = from_row.setdefault(number, row)
+        if y[first] != y[row]:
+            raise ValueError(
+                f"Rows {first} and {row} of X are equal, but their labels are {classes[y[first]]} and "
+                f"{classes[y[row]]}. Correct one, or set one to -1."
+            )
+        found[number] = y[row]
+    return found
+
+
+def supervised_scores(model: Any, X: Array) -> Array:
+    """Return scores (n, c) of a fitted classifier whose differences are log odds, up to a factor."""
+    if isinstance(model, DictionaryClassifier):
+        record = model.dictionary_
+        return np.asarray(log_odds(record.rule, to_host(record.scores(X, model.device, model.n_jobs))))
+    if hasattr(model, "predict_proba"):
+        return np.log(np.maximum(model.predict_proba(X), np.finfo(np.float32).tiny))
+    scores = np.asarray(model.decision_function(X))
+    return np.stack([-scores, scores], axis=1) / 2 if scores.ndim == 1 else scores
+
+
+def supervised_probabilities(model: Any, X: Array) -> Array:
+    """Return the probabilities of a fitted classifier, or what its scores give if it has none."""
+    return (
+        model.predict_proba(X)
+        if hasattr(model, "predict_proba")
+        else softmax(supervised_scores(model, X), axis=1)
+    )
+
+
+def without_fold(unfitted: Any, fitted: Any, number: int, folds: list[tuple[Array, Array]]) -> Any:
+    """Return an unfitted classifier with the settings that are best in all folds but one.
+
+    That is for a search that used these folds. Another search takes the settings that it chose, and another
+    classifier has the settings that it was given.
+    """
+    if not hasattr(fitted, "best_estimator_"):
+        return clone(unfitted)
+    found = clone(fitted.best_estimator_)
+    if len(folds) > 1 and getattr(unfitted, "cv", None) is folds:
+        results = fitted.cv_results_
+        metric = next(one for one in ("neg_log_loss", "score") if f"split0_test_{one}" in results)
+        if getattr(unfitted, "selection", "") == "accuracy":
+            metric = "accuracy"
+        others = [results[f"split{i}_test_{metric}"] for i in range(len(folds)) if i != number]
+        found.set_params(**results["params"][int(np.nanargmax(np.mean(others, axis=0)))])
+    return found
+
+
+def judge(scores: Array, labels: Array) -> Verdict:
+    """Return hits, losses and the best factor of the scores of samples with these labels."""
+    factor = best_factor(scores, labels)
+    hits = (scores.argmax(axis=1) == labels).astype(np.float64)
+    return Verdict(hits, log_losses(scores, labels, factor), factor)
