@@ -422,7 +422,7 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
 def fit_folder(
     folder: str | os.PathLike[str],
     *,
-    labels: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     features: str = "auto",
     preprocessing: str | None = None,
     size: int | None = None,
@@ -689,9 +689,9 @@ def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
 
 def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
     """Return the path from a folder on, at least its last two parts. The folder may move."""
-    parts = Path(os.path.abspath(path)).parts
-    n_below = len(parts) - len(Path(os.path.abspath(root)).parts)
-    return shown("/".join(parts[-max(n_below, 2) :]))
+    whole, top = Path(os.path.abspath(path)), Path(os.path.abspath(root))
+    n_below = len(whole.parts) - len(top.parts) if whole.is_relative_to(top) else 0
+    return shown("/".join(whole.parts[-max(n_below, 2) :]))
 
 
 def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:

@@ -19,6 +19,7 @@ from ledl.cli import _pages
 from ledl.cli._work import Results
 from ledl.image_models import Prediction, open_image_model
 from ledl.images import REJECTED
+from ledl.persistence import read
 
 EVIL = [
     "<script>alert(1)<",  # a slash would be a folder
@@ -209,3 +210,42 @@ def test_pictures_are_upright_and_may_be_missing(tmp_path):
         "most like cat 0.70",
         "wrong: it is dog",
     )
+
+
+def test_answers_are_corrected_and_train_a_better_model(folder, tmp_path):
+    digits = tmp_path / "digits"
+    assert run("datasets", "digits", "-o", digits).returncode == 0
+    old, new = tmp_path / "old", tmp_path / "new"
+    for name in "0123456789":
+        for i, file in enumerate(sorted((digits / name).iterdir())[:40]):
+            place = (
+                old / name if i < 3 else new / f"batch {i % 4}"
+            )  # the new ones are in folders that mean nothing
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, place / f"{name} {file.name}")
+    fit = ["fit", "old", "--size", "8", "-o"]
+    assert run(*fit, "first.ledl", cwd=tmp_path).returncode == 0
+    done = run("predict", "first.ledl", "new", "--review", "60", "--format", "csv", cwd=tmp_path)
+    rows = rows_of(done)
+    for row in rows:
+        row["label"] = Path(row["path"]).name[0]  # corrected by hand
+    with (tmp_path / "corrected.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0], delimiter=";")
+        table.writeheader()
+        table.writerows(rows)
+    done = run(*fit, "second.ledl", "--labels", "corrected.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "write --labels folder --labels corrected.csv" in done.stderr
+    done = run(*fit, "second.ledl", "--labels", "folder", "--labels", "corrected.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "0 labels of folders changed, 60 images added." in done.stderr
+    assert "90 images" in done.stdout
+    right = []
+    for model in (tmp_path / "first.ledl", tmp_path / "second.ledl"):  # on digits that neither has seen
+        unseen = sorted(digits.glob("*/01[0-7]*"))
+        answers = rows_of(run("predict", model, *unseen, "--labels", "folder", "--format", "csv"))
+        right.append(np.mean([row["label"] == row["truth"] for row in answers]))
+    assert len(answers) > 700
+    assert right[1] > right[0] + 0.03
+    # Of images elsewhere only the name and its folder are recorded: the model goes to other people.
+    assert all(name.count("/") == 1 for name in read(tmp_path / "second.ledl").info["files"])

@@ -92,7 +92,7 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("../secret.png,cat\n", r"line 1: there is no image '../secret.png' in .*must lead into this folder"),
+        ("../secret.png,cat\n", r"line 1: the image '../secret.png' is not in .* --labels folder"),
         ("path,label\na.png,cat\n\n\na.png,dog\n", "line 5: 'a.png' has two labels, 'cat' and 'dog'"),
         ("a.png\n", "must have a path and a label in every line"),
         ("a.png,\n", "has no labels: all 1 images in it are unlabelled"),

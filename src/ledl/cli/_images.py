@@ -38,6 +38,8 @@ ledl fit photos -o model.ledl --features dinov2.onnx --preprocessing preprocesso
 ledl fit faces -o faces.ledl --features pixels --method crc --select cv
 
 ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five images per class[/dim]
+
+ledl fit photos -o better.ledl --labels folder --labels corrected.csv  [dim]# and on corrected answers[/dim]
 """,
     "predict": """
 [b]Examples[/b]
@@ -159,11 +161,13 @@ def fit(
         ),
     ] = Select.defaults,
     labels: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE.csv",
-            help="Table of paths and labels, such as [b]ledl predict --format csv[/b] writes. It counts, not "
-            "the names of folders. Images without a label are not used.",
+            metavar="folder|FILE.csv",
+            help="Labels of the images. [b]folder[/b], the default: the names of the class folders. "
+            "[b]FILE.csv[/b]: a table of paths and labels, such as [b]ledl predict --format csv[/b] writes; "
+            "images without a label are not used. Give the option twice for both: the table corrects labels of "
+            "folders, and adds images from elsewhere.",
         ),
     ] = None,
     size: Annotated[
@@ -271,7 +275,8 @@ def fit(
         if page is not None:
             write_atomically(page, _pages.training_page(trained, out, notes).encode())
             say(people, f"{'Page:':12s}{page.resolve()}")
-        rest = [str(folder), "--labels", str(labels or "folder")] if per_class else ["IMAGE..."]
+        known = "folder" if not labels or "folder" in labels else labels[0]
+        rest = [str(folder), "--labels", known] if per_class else ["IMAGE..."]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
 
 
