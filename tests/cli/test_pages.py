@@ -240,6 +240,7 @@ def test_answers_are_corrected_and_train_a_better_model(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "0 labels of folders changed, 60 images added." in done.stderr
     assert "90 images" in done.stdout
+    assert "Note:       The accuracy counts the images that the table adds, too." in done.stdout
     right = []
     for model in (tmp_path / "first.ledl", tmp_path / "second.ledl"):  # on digits that neither has seen
         unseen = sorted(digits.glob("*/01[0-7]*"))

@@ -221,6 +221,8 @@ def fit(
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
         check_page(page)
+        from sklearn.exceptions import ConvergenceWarning
+
         from ledl.cli import _pages
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
         from ledl.images import MAX_PIXELS
@@ -245,7 +247,10 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        for text in dict.fromkeys(str(warning.message) for warning in caught):
+        # The parameters that this warning of scikit-learn names are not options of this command.
+        stopped = "Training stopped a little before the best model. The accuracy is that of such models."
+        texts = [stopped if w.category is ConvergenceWarning else str(w.message) for w in caught]
+        for text in dict.fromkeys(texts):
             say(console, f"Note: {text}", style="yellow")
         record, people = trained.record, PipedConsole()
         save(trained.model, out, info=asdict(replace(record, thumbnails=None) if no_thumbnails else record))
@@ -266,6 +271,11 @@ def fit(
                 f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
                 "more, the accuracy is too high. Use images from different moments or places."
             ]
+        if labels and {"folder"} < {*labels}:
+            notes.append(
+                "The accuracy counts the images that the table adds, too. If they were the least sure ones, "
+                "they are hard, and the accuracy on new images may be higher."
+            )
         for line in notes:
             say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
         for i in doubtful_labels(record)[:MOST_DOUBTFUL]:
@@ -276,7 +286,7 @@ def fit(
             write_atomically(page, _pages.training_page(trained, out, notes).encode())
             say(people, f"{'Page:':12s}{page.resolve()}")
         known = "folder" if not labels or "folder" in labels else labels[0]
-        rest = [str(folder), "--labels", known] if per_class else ["IMAGE..."]
+        rest = [str(folder), "--labels", known] if per_class else ["NEW_IMAGES", "--page", "results.html"]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
 
 

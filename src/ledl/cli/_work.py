@@ -92,6 +92,7 @@ def images_of(
         unused, notes = table.unused, table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    there: Unused = []
     if sorter is not None:
         is_there, there = sorter.leave_out(files)
         unused = [*unused, *there]
@@ -99,6 +100,11 @@ def images_of(
         files, truths = [files[i] for i in new], [truths[i] for i in new]
     for line in [*unused_lines(unused), *notes]:
         say(console, line, style="yellow")
+    if not files and there and sorter is not None:
+        raise ValueError(
+            f"All {len(there)} images are in folders of {shown(sorter.folder)} already. To sort them again, "
+            "give another folder with --sort-into."
+        )
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")
     if labels is None:
