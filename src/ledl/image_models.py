@@ -357,15 +357,20 @@ def facts(found: ImageModel) -> dict[str, str]:
         if chosen:
             names = " and ".join(chosen)
             described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
-    if record.cv_answers:
-        hits = [f"{label} {text}" for label, text in hits_of(record).items()]
+    hits = [f"{label} {text}" for label, text in hits_of(record).items()]
+    if hits:
         more = [f"and {len(hits) - MANY_CLASSES} more classes"] * (len(hits) > MANY_CLASSES)
         described["right"] = ", ".join([*hits[:MANY_CLASSES], *more])
     return described
 
 
 def hits_of(record: Record) -> dict[str, str]:
-    """Return how many training images of each class were recognised in cross-validation, the fewest first."""
+    """Return how many training images of each class were recognised in cross-validation, the fewest first.
+
+    Empty if there was none.
+    """
+    if not record.cv_answers:
+        return {}
     hits, counts = Counter[str](), Counter[str]()
     for label, answer in zip(record.labels, record.cv_answers, strict=True):
         counts[label] += bool(answer)

@@ -6,6 +6,7 @@ Both are made from ``templates/images.html``. They show only some of the images,
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -73,32 +74,30 @@ def tested(record: Record) -> str:
 
 def results_page(found: ImageModel, results: Results, model: Path, classes: list[str]) -> str:
     """Return a page about the images that a model has classified, for people who were not there."""
-    counts, by_answer = results.counts, dict.fromkeys(classes, 0)
+    counts, by_answer = results.counts, Counter[str]()
     for (_, said), n in counts.items():
-        by_answer[said] = by_answer.get(said, 0) + n
-    rejected = by_answer.pop(REJECTED, None)
-    order = sorted(classes, key=lambda name: -by_answer[name])
-    hits = hits_of(found.record) if found.record.cv_answers else {}
+        by_answer[said] += n
+    names = sorted(classes, key=lambda name: -by_answer[name])
+    if by_answer[REJECTED] and REJECTED not in names:
+        names.append(REJECTED)
+    hits = hits_of(found.record)
     rows, columns = sides(counts, classes)
     truth = accuracy(counts, classes)
     if truth:
         totals = {name: sum(counts[name, said] for said in columns) for name in rows}
         hits = {name: f"{counts[name, name]} of {totals[name]}" for name in rows}
-    bars = [Bar(name, by_answer[name], hits.get(name, "")) for name in order]
-    if rejected is not None:
-        bars.append(Bar(REJECTED, rejected, ""))
     max_pixels = found.extractor.max_pixels
-    groups = [(bar.name, results.examples[bar.name][::-1]) for bar in bars if bar.name in results.examples]
+    groups = [(name, results.examples[name][::-1]) for name in names if name in results.examples]
     return render(
         "images.html",
-        title=f"{counts.total()} images",
+        title=f"{counts.total()} image{'s' * (counts.total() != 1)}",
         kicker=f"Answers of {visible(model.name)}",
-        n_classes=sum(n > 0 for n in by_answer.values()),
+        n_classes=sum(by_answer[name] > 0 for name in classes),
         facts=facts(found),
         tested=tested(found.record),
         truth=truth,
-        bars=bars,
-        top=max(bar.n for bar in bars),
+        bars=[Bar(name, by_answer[name], hits.get(name, "")) for name in names],
+        top=max(by_answer.values(), default=1),
         right_head="right here" if truth else "right in tests",
         matrix=(rows, columns, counts) if truth and len(columns) <= WIDEST_MATRIX else None,
         mistakes=mistakes_in(counts, classes)[:5] if truth else [],
@@ -118,8 +117,7 @@ def training_page(trained: ImageModel, model: Path, notes: list[str]) -> str:
     doubtful = doubtful_labels(record)
     answers = enumerate(zip(record.labels, record.cv_answers, strict=False))
     others = [i for i, (label, answer) in answers if answer not in ("", label) and i not in doubtful]
-    hits = hits_of(record) if record.cv_answers else {}
-    counts = {name: record.labels.count(name) for name in sorted(set(record.labels))}
+    hits, counts = hits_of(record), Counter(sorted(record.labels))
     groups = [("Labels that look wrong", doubtful), ("Other images that were not recognised", others)]
     return render(
         "images.html",
