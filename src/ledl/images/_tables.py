@@ -17,7 +17,13 @@ PATHS, LABELS = ("filename", "path"), ("label",)
 
 def find_table(root: Path, table: str | os.PathLike[str]) -> Path:
     """Return where a table is: at its path from the current folder, or else from the folder of images."""
-    return Path(table) if Path(table).exists() else root / table
+    found = next((path for path in (Path(table), root / table) if path.exists()), None)
+    if found is None:
+        raise ImageError(
+            f"There is no table {shown(table)}, neither here nor in {shown(root)}. Give its path. If a browser "
+            "has saved it, it is in its folder of downloads."
+        )
+    return found
 
 
 def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path, str]:
