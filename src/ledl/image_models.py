@@ -209,6 +209,12 @@ class Prediction(NamedTuple):
     p_value: float | None = None
     error: str = ""
     probability: float | None = None  # of the first of the ranking
+    truth: str | None = None  # the true label, if it is known
+
+    @property
+    def sureness(self) -> float:
+        """Return the probability of the first class, or the lead of its score if there is none."""
+        return self.ranking[0][1] - self.ranking[1][1] if self.probability is None else self.probability
 
 
 def predict_files(
@@ -351,26 +357,33 @@ def facts(found: ImageModel) -> dict[str, str]:
         if chosen:
             names = " and ".join(chosen)
             described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
-    if record.cv_answers:
-        described["right"] = hits_by_class(record)
+    hits = [f"{label} {text}" for label, text in hits_of(record).items()]
+    if hits:
+        more = [f"and {len(hits) - MANY_CLASSES} more classes"] * (len(hits) > MANY_CLASSES)
+        described["right"] = ", ".join([*hits[:MANY_CLASSES], *more])
     return described
 
 
-def hits_by_class(record: Record) -> str:
-    """Return how many training images of each class were recognised in cross-validation, the fewest first."""
+def hits_of(record: Record) -> dict[str, str]:
+    """Return how many training images of each class were recognised in cross-validation, the fewest first.
+
+    Empty if there was none.
+    """
+    if not record.cv_answers:
+        return {}
     hits, counts = Counter[str](), Counter[str]()
     for label, answer in zip(record.labels, record.cv_answers, strict=True):
         counts[label] += bool(answer)
         hits[label] += answer == label
     order = sorted((label for label in counts if counts[label]), key=lambda label: hits[label] / counts[label])
-    shown = [f"{label} {hits[label]} of {counts[label]}" for label in order[:MANY_CLASSES]]
-    shown += [f"and {len(order) - MANY_CLASSES} more classes"] * (len(order) > MANY_CLASSES)
     untested = sorted(label for label in counts if not counts[label])
-    return ", ".join(shown + [f"{label} not tested (one image)" for label in untested])
+    return {label: f"{hits[label]} of {counts[label]}" for label in order} | dict.fromkeys(
+        untested, "not tested (one image)"
+    )
 
 
-def doubtful_labels(record: Record) -> list[str]:
-    """Return lines about training images whose labels look wrong, the most doubtful first.
+def doubtful_labels(record: Record) -> list[int]:
+    """Return the numbers of the training images whose labels look wrong, the most doubtful first.
 
     These are images that models without them are almost sure belong to another class.
     """
@@ -378,12 +391,7 @@ def doubtful_labels(record: Record) -> list[str]:
         return []
     answer, own = record.cv_probabilities.T
     doubtful = np.flatnonzero((own < DOUBTFUL) & (answer > 1 - 5 * DOUBTFUL))  # False for NaN
-    doubtful = doubtful[np.argsort(own[doubtful], kind="stable")]
-    return [
-        f"{record.files[i]} is labelled {record.labels[i]}, but looks like {record.cv_answers[i]} "
-        f"({100 * answer[i]:.0f} %)"
-        for i in doubtful
-    ]
+    return [int(i) for i in doubtful[np.argsort(own[doubtful], kind="stable")]]
 
 
 def with_interval(accuracy: float, interval: Sequence[float]) -> str:
@@ -419,7 +427,7 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
 def fit_folder(
     folder: str | os.PathLike[str],
     *,
-    labels: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     features: str = "auto",
     preprocessing: str | None = None,
     size: int | None = None,
@@ -686,9 +694,9 @@ def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
 
 def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
     """Return the path from a folder on, at least its last two parts. The folder may move."""
-    parts = Path(os.path.abspath(path)).parts
-    n_below = len(parts) - len(Path(os.path.abspath(root)).parts)
-    return shown("/".join(parts[-max(n_below, 2) :]))
+    whole, top = Path(os.path.abspath(path)), Path(os.path.abspath(root))
+    n_below = len(whole.parts) - len(top.parts) if whole.is_relative_to(top) else 0
+    return shown("/".join(whole.parts[-max(n_below, 2) :]))
 
 
 def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:

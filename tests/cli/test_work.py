@@ -197,6 +197,13 @@ def test_images_are_sorted_into_folders(folder, model, tmp_path):
     assert f"not a class): {labels['none of these']}: " in done.stderr
 
 
+def test_images_that_are_sorted_need_another_folder(folder, model, tmp_path):
+    shutil.copytree(folder / "known" / "null", tmp_path / "sorted" / "null")
+    done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "All 12 images are in folders of sorted already. To sort them again, give another" in done.stderr
+
+
 def test_images_below_a_probability_are_unsure(folder, tmp_path):
     files = sorted(map(str, (folder / "known" / "null").glob("*.png")))[:4]
     said = [

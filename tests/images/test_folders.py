@@ -282,3 +282,41 @@ def test_the_table_counts_and_not_the_folders(folder):
         "cat/2.tif": "not in the table",
         "dog/2.tif": "not in the table",
     }
+
+
+def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
+    for name in ("cat", "dog"):
+        shutil.move(folder / name, tmp_path / "labelled" / name)
+    folder = tmp_path / "labelled"
+    monkeypatch.chdir(tmp_path)
+    for name in ("new/2023/a.png", "new/b.png", "new/c.png"):
+        save(tmp_path / name)
+    save(folder / "loose.png")
+    (tmp_path / "one.csv").write_text(
+        f"path,label\n./new/2023/a.png,dog\nnew/b.png,\nnew/c.png,cow\n{folder}/cat/0.png,dog\ncat/1.bmp,\n"
+        "dog/0.png,dog\nloose.png,cat\n"
+    )
+    (folder / "two.csv").write_text("path,label\nnew/c.png,cat\n")
+    found = load_image_folder(folder, labels=["one.csv", "folder", "two.csv"], decode=False)
+    names = [os.path.relpath(file, folder) for file in found.filenames]
+    assert dict(zip(names, [found.target_names[j] for j in found.target], strict=True)) == {
+        "cat/0.png": "dog",  # corrected
+        "cat/2.tif": "cat",  # the folder's, as it is in no table
+        "dog/0.png": "dog",
+        "dog/1.bmp": "dog",
+        "dog/2.tif": "dog",
+        "loose.png": "cat",
+        os.path.relpath("new/2023/a.png", folder): "dog",
+        os.path.relpath("new/c.png", folder): "cat",  # the last table counts
+    }
+    (note,) = found.notes
+    assert "Labels are from folders and from one.csv and " in note
+    assert note.endswith("1 labels of folders changed, 3 images added.")
+    assert {os.path.relpath(path): reason for path, reason in found.unused} == dict.fromkeys(
+        [os.path.join("new", "b.png"), os.path.relpath(folder / "cat" / "1.bmp")], "no label in the table"
+    )
+    found = load_image_folder(folder, labels=["folder", "one.csv"], decode=False)
+    assert found.notes[0].endswith("3 images added, with new classes: 'cow'.")
+    (tmp_path / "one.csv").write_text("path,label\nnew/gone.png,dog\n")
+    with pytest.raises(ImageError, match=r"line 2: there is no image 'new/gone.png'"):
+        load_image_folder(folder, labels=["folder", "one.csv"], decode=False)

@@ -9,7 +9,8 @@ import json
 import os
 import shlex
 import warnings
-from dataclasses import asdict
+from collections import deque
+from dataclasses import asdict, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from rich.text import Text
 from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
-from ledl.files import place_for
+from ledl.files import place_for, write_atomically
 from ledl.methods import METHODS
 
 # Printed at the end of the help of each command.
@@ -37,6 +38,8 @@ ledl fit photos -o model.ledl --features dinov2.onnx --preprocessing preprocesso
 ledl fit faces -o faces.ledl --features pixels --method crc --select cv
 
 ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five images per class[/dim]
+
+ledl fit photos -o better.ledl --labels folder --labels corrected.csv  [dim]# and on corrected answers[/dim]
 """,
     "predict": """
 [b]Examples[/b]
@@ -44,6 +47,10 @@ ledl fit photos -o model.ledl --per-class 5 --seed 1  [dim]# train on five image
 ledl predict model.ledl 1.jpg 2.jpg
 
 ledl predict model.ledl photos --format csv > labels.csv
+
+ledl predict model.ledl photos --review 40 --format csv > review.csv  [dim]# the 40 least sure, to correct[/dim]
+
+ledl predict model.ledl photos --page results.html  [dim]# pictures: examples of each class, the doubtful[/dim]
 
 ledl predict model.ledl photos --sort-into sorted  [dim]# sorted/cat/1.jpg, sorted/dog/2.jpg, ...[/dim]
 
@@ -107,6 +114,14 @@ def known_method(name: str) -> str:
     return name
 
 
+def check_page(path: Path | None) -> None:
+    """Raise an error if a page cannot be written to a path: now, not after the work."""
+    if path is not None:
+        place_for(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"The page {path} is for a browser. Give a name that ends in .html.")
+
+
 def fit(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A folder with one folder of images per class.")
@@ -146,11 +161,13 @@ def fit(
         ),
     ] = Select.defaults,
     labels: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE.csv",
-            help="Table of paths and labels, such as [b]ledl predict --format csv[/b] writes. It counts, not "
-            "the names of folders. Images without a label are not used.",
+            metavar="folder|FILE.csv",
+            help="Labels of the images. [b]folder[/b], the default: the names of the class folders. "
+            "[b]FILE.csv[/b]: a table of paths and labels, such as [b]ledl predict --format csv[/b] writes; "
+            "images without a label are not used. Give the option twice for both: the table corrects labels of "
+            "folders, and adds images from elsewhere.",
         ),
     ] = None,
     size: Annotated[
@@ -177,6 +194,14 @@ def fit(
             help="Do not store small pictures of the training images. Explanations then show none.",
         ),
     ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="File for a page about the training images: how many of each class were recognised, and "
+            "pictures of those whose labels look wrong.",
+        ),
+    ] = None,
     max_pixels: MaxPixels = None,
     skip_unreadable: Annotated[
         bool,
@@ -195,6 +220,10 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
+        check_page(page)
+        from sklearn.exceptions import ConvergenceWarning
+
+        from ledl.cli import _pages
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
         from ledl.images import MAX_PIXELS
         from ledl.persistence import save
@@ -211,17 +240,20 @@ def fit(
                 select=select.value,
                 per_class=per_class,
                 seed=seed,
-                thumbnails=not no_thumbnails,
+                thumbnails=page is not None or not no_thumbnails,
                 cache=cache,
                 max_pixels=max_pixels or MAX_PIXELS,
                 skip_unreadable=skip_unreadable,
                 watch=watch,
                 report=partial(say, console),
             )
-        for text in dict.fromkeys(str(warning.message) for warning in caught):
+        # The parameters that this warning of scikit-learn names are not options of this command.
+        stopped = "Training stopped a little before the best model. The accuracy is that of such models."
+        texts = [stopped if w.category is ConvergenceWarning else str(w.message) for w in caught]
+        for text in dict.fromkeys(texts):
             say(console, f"Note: {text}", style="yellow")
-        save(trained.model, out, info=asdict(trained.record))
         record, people = trained.record, PipedConsole()
+        save(trained.model, out, info=asdict(replace(record, thumbnails=None) if no_thumbnails else record))
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
@@ -229,22 +261,32 @@ def fit(
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         n_near = len({name for pair in record.near_copies for name in pair})
-        same = same_contents(record)
-        for line in same[:10]:
-            say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
-        if same:
+        notes = same_contents(record)
+        if notes:
             n_same = len(record.sha256) - len(set(record.sha256))
-            say(people, f"{'Note:':12s}Copies of other training images: {n_same}. The accuracy is too high.")
+            notes = [*notes[:10], f"Copies of other training images: {n_same}. The accuracy is too high."]
         elif n_near >= MANY_NEAR * len(record.files):
             example = " and ".join(record.near_copies[0])
-            say(
-                people,
-                f"{'Note:':12s}{n_near} training images are nearly equal to others, such as {example}. If new "
-                "images differ more, the accuracy is too high. Use images from different moments or places.",
+            notes = [
+                f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
+                "more, the accuracy is too high. Use images from different moments or places."
+            ]
+        if labels and {"folder"} < {*labels}:
+            notes.append(
+                "The accuracy counts the images that the table adds, too. If they were the least sure ones, "
+                "they are hard, and the accuracy on new images may be higher."
             )
-        for line in doubtful_labels(record)[:MOST_DOUBTFUL]:
-            say(people, f"{'Look again:':12s}{line}", style="yellow")
-        rest = [str(folder), "--labels", str(labels or "folder")] if per_class else ["IMAGE..."]
+        for line in notes:
+            say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
+        for i in doubtful_labels(record)[:MOST_DOUBTFUL]:
+            what = f"{record.files[i]} is labelled {record.labels[i]}, but looks like {record.cv_answers[i]}"
+            sure = "" if record.cv_probabilities is None else f" ({100 * record.cv_probabilities[i, 0]:.0f} %)"
+            say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
+        if page is not None:
+            write_atomically(page, _pages.training_page(trained, out, notes).encode())
+            say(people, f"{'Page:':12s}{page.resolve()}")
+        known = "folder" if not labels or "folder" in labels else labels[0]
+        rest = [str(folder), "--labels", known] if per_class else ["NEW_IMAGES", "--page", "results.html"]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
 
 
@@ -278,6 +320,23 @@ def predict(
     ] = False,
     confusion: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="File for the confusion matrix.")
+    ] = None,
+    review: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Print only the N images with the least sure answers, the least sure first. Correct the "
+            "labels in the table of [b]--format csv[/b], and train again with it: [b]ledl fit --labels[/b].",
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="File for a page about all results: how many images of each class, examples, the least sure "
+            "answers (40, or --review) with a choice of labels to correct them, and how good the model is.",
+        ),
     ] = None,
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
@@ -314,11 +373,14 @@ def predict(
     with errors_reported(console):
         if labels is None and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
+        if review is not None and mistakes:
+            raise ValueError("--review prints the least sure images, --mistakes the wrong ones. Give one.")
         if sort_into is None and (sort_by is not None or unsure is not None):
             raise ValueError("--sort-by and --unsure are about sorted images. Add --sort-into FOLDER.")
         if confusion is not None:
             place_for(confusion)  # raises now, not after the work
-        from ledl.cli import _work
+        check_page(page)
+        from ledl.cli import _pages, _work
         from ledl.image_models import has_probabilities, open_image_model, predict_files, rejecter_for
         from ledl.images import REJECTED, Sorter
 
@@ -331,12 +393,19 @@ def predict(
         sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
+        shows = page is not None
+        results = _work.Results(review or shows * _pages.N_REVIEW, shows * _pages.n_examples(classes))
         with bar(console, "images") as watch:
             answers = predict_files(found, files, reject=reject, watch=watch)
             if sorter is not None:
                 answers = _work.sort_answers(answers, sorter, unsure)
-            counts, unreadable = _work.write_answers(
-                zip(answers, truths, strict=True),
+            with_truth = (said._replace(truth=truth) for said, truth in zip(answers, truths, strict=True))
+            answers = results.collect(with_truth)
+            if review is not None:
+                deque(answers, maxlen=0)  # all of them, before the first is printed
+                answers = iter(results.review)
+            _work.write_answers(
+                answers,
                 form.value,
                 top=top,
                 widths=widths,
@@ -346,16 +415,19 @@ def predict(
                 mistakes=mistakes,
                 mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
             )
-        for reason in unreadable:
+        for reason in results.unreadable:
             say(console, f"Unreadable: {visible(reason)}", style="red")
-        if unreadable:
-            say(console, f"Could not be read: {len(unreadable)} of {len(files)} images.")
+        if results.unreadable:
+            say(console, f"Could not be read: {len(results.unreadable)} of {len(files)} images.")
         if labels is not None:
             people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
-            _work.show_judged(people, counts, classes, confusion, can_reject=reject is not None)
+            _work.show_judged(people, results.counts, classes, confusion, can_reject=reject is not None)
         if sorter is not None:
             say(console, sorter.summary())
-    if unreadable:
+        if page is not None:
+            write_atomically(page, _pages.results_page(found, results, model, classes).encode())
+            say(console, f"Page: {page.resolve()}")
+    if results.unreadable:
         raise typer.Exit(SOME_UNREADABLE)
 
 
@@ -382,9 +454,7 @@ def explain(
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
-        place_for(out)  # raises now, not after the work
-        if out.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"The page {out} is for a browser. Give a name that ends in .html.")
+        check_page(out)
         from ledl.image_models import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)

@@ -10,8 +10,10 @@ import io
 import json
 import os
 import sys
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,6 +47,31 @@ WIDEST_MATRIX = 40  # classes that fit on a screen
 Counts: TypeAlias = Counter[tuple[str, str]]
 
 
+class Results:
+    """Count predictions as they come, and keep those to look at: the memory does not grow with their number."""
+
+    def __init__(self, n_review: int, n_examples: int = 0) -> None:
+        self.n_review, self.n_examples = n_review, n_examples
+        self.counts = Counts()
+        self.unreadable: list[str] = []  # the errors
+        self.review: list[Prediction] = []  # the least sure images, the least sure first
+        self.examples: dict[str, list[Prediction]] = {}  # the surest images of each answer, the surest last
+
+    def collect(self, answers: Iterable[Prediction]) -> Iterator[Prediction]:
+        """Yield predictions after they were counted."""
+        for said in answers:
+            if said.error:
+                self.unreadable.append(said.error)
+            else:
+                self.counts[said.truth or "", said.label] += 1
+                insort(self.review, said, key=attrgetter("sureness"))
+                del self.review[self.n_review :]
+                best = self.examples.setdefault(said.label, [])
+                insort(best, said, key=attrgetter("sureness"))
+                del best[: max(len(best) - self.n_examples, 0)]
+            yield said
+
+
 def images_of(
     console: Console, paths: list[Path], labels: str | None, found: ImageModel, sorter: Sorter | None = None
 ) -> tuple[list[Path], list[str | None]]:
@@ -65,6 +92,7 @@ def images_of(
         unused, notes = table.unused, table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    there: Unused = []
     if sorter is not None:
         is_there, there = sorter.leave_out(files)
         unused = [*unused, *there]
@@ -72,6 +100,11 @@ def images_of(
         files, truths = [files[i] for i in new], [truths[i] for i in new]
     for line in [*unused_lines(unused), *notes]:
         say(console, line, style="yellow")
+    if not files and there and sorter is not None:
+        raise ValueError(
+            f"All {len(there)} images are in folders of {shown(sorter.folder)} already. To sort them again, "
+            "give another folder with --sort-into."
+        )
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")
     if labels is None:
@@ -125,18 +158,22 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
 
 
 def sort_answers(answers: Iterable[Prediction], sorter: Sorter, unsure: float | None) -> Iterator[Prediction]:
-    """Yield predictions after their images were put into folders: of the class, or `UNSURE`, or `REJECTED`."""
+    """Yield predictions after their images were put into folders: of the class, or `UNSURE`, or `REJECTED`.
+
+    They have the paths where the images are then.
+    """
     for said in answers:
         if unsure is not None and said.probability is None and not said.error:
             raise ValueError("This model gives no probabilities, which --unsure needs. Leave --unsure out.")
         if not said.error:
             is_unsure = unsure is not None and said.probability is not None and said.probability < unsure
-            sorter.put(said.path, UNSURE if is_unsure and said.label != REJECTED else said.label)
+            place = sorter.put(said.path, UNSURE if is_unsure and said.label != REJECTED else said.label)
+            said = said._replace(path=os.fspath(place))
         yield said
 
 
 def write_answers(
-    answers: Iterable[tuple[Prediction, str | None]],
+    answers: Iterable[Prediction],
     form: str,
     *,
     top: int,
@@ -146,14 +183,13 @@ def write_answers(
     has_p_value: bool,
     mistakes: bool,
     mark: str = "",
-) -> tuple[Counts, list[str]]:
-    """Print each prediction at once, or only `mistakes`. Return the counts of answers and a list of errors.
+) -> None:
+    """Print each prediction at once, or only `mistakes`.
 
     A "table" has path and label, padded to `widths`, probabilities or scores, and the true label after a
     mistake. "csv" has a header, and cells that `ledl fit --labels` reads, in UTF-8 after `mark`. "json" also
     lists images that cannot be read.
     """
-    counts, unreadable = Counts(), []
     people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
     value = "probability" if has_probability else "score"
     if form == "csv":
@@ -163,11 +199,8 @@ def write_answers(
         more = {"truth": has_truth, "probability": has_probability, "p_value": has_p_value}
         classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", value)]
         lines.writerow(["path", "label", *(name for name, is_there in more.items() if is_there), *classes])
-    for said, truth in answers:
-        if said.error:
-            unreadable.append(said.error)
-        else:
-            counts[truth or "", said.label] += 1
+    for said in answers:
+        truth = said.truth
         if mistakes and not said.error and said.label == truth:
             continue
         ranking = said.ranking[:top]
@@ -199,7 +232,28 @@ def write_answers(
         sys.stdout.flush()
     if form == "json":
         sys.stdout.write("[]\n" if before == "[" else "\n]\n")
-    return counts, unreadable
+
+
+def accuracy(counts: Counts, classes: list[str]) -> str:
+    """Return the accuracy on images of the known classes as text, or "" if there are none."""
+    n = sum(count for (truth, _), count in counts.items() if truth in classes)
+    n_right = sum(counts[name, name] for name in classes)
+    if not n:
+        return ""
+    return f"{with_interval(n_right / n, wilson_interval(n_right / n, n))} ({n_right} of {n})"
+
+
+def sides(counts: Counts, classes: list[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the rows and of the columns of the confusion matrix: true labels, and answers."""
+    truths, answers = ({pair[i] for pair in counts} for i in (0, 1))
+    rows = [name for name in classes if name in truths] + sorted(truths - set(classes))
+    return rows, [name for name in [*classes, REJECTED] if name in truths | answers]
+
+
+def mistakes_in(counts: Counts, classes: list[str]) -> list[tuple[int, str, str]]:
+    """Return how often an image of a known class was taken for another, the most frequent mistake first."""
+    wrong = [(n, truth, said) for (truth, said), n in counts.items() if truth in classes and truth != said]
+    return sorted(wrong, key=lambda found: (-found[0], *found[1:]))
 
 
 def show_judged(
@@ -212,8 +266,7 @@ def show_judged(
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(count for (truth, said), count in counts.items() if truth == said)
-        rate = with_interval(n_right / n, wilson_interval(n_right / n, n))
-        say(console, f"Accuracy: {rate} ({n_right} of {n}).", style="bold")
+        say(console, f"Accuracy: {accuracy(counts, classes)}.", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
             among = f"{100 * n_right / (n - n_refused):.1f} %" if n > n_refused else "none"
@@ -229,9 +282,7 @@ def show_judged(
         what = f"{n_refused} of them were rejected" if can_reject else "they do not count"
         unknown = f"{counts.total() - n} images have labels that the model does not know"
         say(console, f"{unknown} ({names}): {what}.")
-    truths, answers = ({pair[i] for pair in counts} for i in (0, 1))
-    rows = [name for name in classes if name in truths] + sorted(truths - set(classes))
-    columns = [name for name in [*classes, REJECTED] if name in truths | answers]
+    rows, columns = sides(counts, classes)
     if rows and len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are true labels, columns are answers.")
         # Heads of columns are the names of classes if they are short, else numbers.
@@ -255,11 +306,11 @@ def show_judged(
             console,
             f"The confusion matrix has {len(columns)} classes. Write it to a file: --confusion FILE.csv.",
         )
-    wrong = [(-n, truth, said) for (truth, said), n in counts.items() if truth in classes and truth != said]
+    wrong = mistakes_in(counts, classes)
     if wrong:
         say(console, "\nMost frequent mistakes:")
-    for n, truth, said in sorted(wrong)[:5]:
-        say(console, visible(f"{-n:4d}  {truth} predicted as {said}"))
+    for n, truth, said in wrong[:5]:
+        say(console, visible(f"{n:4d}  {truth} predicted as {said}"))
     if out is not None:
         text = io.StringIO()
         matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)

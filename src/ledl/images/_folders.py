@@ -23,6 +23,7 @@ Unused: TypeAlias = list[tuple[Path, str]]
 
 # Answers that are no classes. `ledl predict --sort-into` makes folders with these names.
 UNSURE, REJECTED = "unsure", "none of these"
+FOLDER = "folder"  # in place of a table of labels: the names of the class folders
 # What archives and systems leave behind, beside names that begin with a dot.
 LEFTOVERS = {"__macosx", "thumbs.db", "desktop.ini", "@eadir", "$recycle.bin", "system volume information"}
 
@@ -30,7 +31,7 @@ LEFTOVERS = {"__macosx", "thumbs.db", "desktop.ini", "@eadir", "$recycle.bin", "
 def load_image_folder(
     path: str | os.PathLike[str],
     *,
-    labels: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     size: int | tuple[int, int] | None = None,
     color: str = "rgb",
     decode: bool = True,
@@ -44,12 +45,14 @@ def load_image_folder(
     path : path
         A folder with one folder of images per class, at any depth below it; or, with `labels`, a folder of
         images.
-    labels : path, default=None
-        A CSV file with a path and a label per line, such as ``ledl predict --format csv`` writes. If the
-        first line has the words ``path`` (or ``filename``) and ``label``, it names the columns. Otherwise they
-        are the first two columns. Paths are relative to `path`, to the table, or to the current folder. An
-        image without a label is not used. The table itself is first searched in the current folder, then in
-        `path`.
+    labels : path, "folder", or list of these, default=None
+        "folder", the default, stands for the names of the class folders. A path is a CSV file with a path and
+        a label per line, such as ``ledl predict --format csv`` writes. If the first line has the words
+        ``path`` (or ``filename``) and ``label``, it names the columns. Otherwise they are the first two
+        columns. Paths are relative to `path`, to the table, or to the current folder. An image without a label
+        is not used. The table itself is first searched in the current folder, then in `path`. In a list with
+        "folder", tables correct the labels of folders, and add images that may lie outside `path`. The last
+        table that names an image counts.
     size : int or (height, width), default=None
         Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
         size.
@@ -105,7 +108,11 @@ def load_image_folder(
         )
     unused: Unused = []
     notes: list[str] = []
-    by_file = _by_folder(root, unused, notes) if labels is None else _by_table(root, labels, unused, notes)
+    given = [labels or FOLDER] if labels is None or isinstance(labels, str | os.PathLike) else list(labels)
+    tables = [find_table(root, table) for table in given if table != FOLDER]
+    by_file = _by_folder(root, unused, notes) if FOLDER in given else {}
+    if tables:
+        _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given)
     files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
     unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
     names = unique.tolist()
@@ -255,34 +262,59 @@ def _parent_of_classes(files: list[Path]) -> Path | None:
     return inner if len(set(below)) > 1 and 2 * len(below) > len(files) else None
 
 
-def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes: list[str]) -> dict[Path, str]:
-    """Return the images that a table labels. The names of folders do not count."""
-    table = find_table(root, labels)
-    given = read_labels(root, table)
-    by_file: dict[Path, str] = {}
+def _add_tables(
+    root: Path,
+    tables: list[Path],
+    by_file: dict[Path, str],
+    unused: Unused,
+    notes: list[str],
+    *,
+    has_folders: bool,
+) -> None:
+    """Give images the labels of tables, in place of the names of their folders if they have some."""
+    names = set(by_file.values())
+    given: dict[Path, str] = {}
+    for table in tables:
+        given |= read_labels(root, table, anywhere=has_folders)
+    said = " and ".join(map(shown, tables))
+    n_new = n_other = 0
     for image, label in given.items():
+        old = by_file.pop(image, None)
         if not label:
             unused.append((image, "no label in the table"))
         elif label in (UNSURE, REJECTED):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
         else:
             by_file[image] = label
+            n_new += old is None
+            n_other += old not in (None, label)
     if not by_file:
-        raise ImageError(f"{shown(table)} has no labels: all {len(given)} images in it are unlabelled.")
-    found, others = image_files([root])
-    unused += [(path, reason) for path, reason in others if not (path.exists() and path.samefile(table))]
-    unused += [(image, "not in the table") for image in found if image not in given]
+        raise ImageError(f"{said} has no labels: all {len(given)} images in it are unlabelled.")
     classes = sorted(set(by_file.values()))
-    check_names(dict.fromkeys(classes, shown(table)))
-    by_folder = [(image.relative_to(root).parts[0], label) for image, label in by_file.items()]
-    in_folders = [(name, label) for name, label in by_folder if name in classes]
-    if in_folders:
-        n_other = sum(name != label for name, label in in_folders)
+    check_names(dict.fromkeys(classes, said))
+    if has_folders:
+        new = "".join(f", {name!r}" for name in classes if name not in names)
         notes.append(
-            f"Labels are from {shown(table)}, not from folders: {n_other} of {len(by_file)} images have a "
-            "label that is not the name of their folder."
+            f"Labels are from folders and from {said}, which counts for images in both: {n_other} labels of "
+            f"folders changed, {n_new} images added{', with new classes: ' + new[2:] if new else ''}."
         )
-    return by_file
+    else:
+        found, others = image_files([root])
+        unused += others
+        unused += [(image, "not in the table") for image in found if image not in given]
+        by_folder = [(image.relative_to(root).parts[0], label) for image, label in by_file.items()]
+        in_folders = [(name, label) for name, label in by_folder if name in classes]
+        if in_folders:
+            n_other = sum(name != label for name, label in in_folders)
+            notes.append(
+                f"Labels are from {said}, not from folders: {n_other} of {len(by_file)} images have a label "
+                "that is not the name of their folder. To use the names of folders for other images, add "
+                "--labels folder."
+            )
+    real = {os.path.realpath(table) for table in tables}
+    unused[:] = [
+        (path, reason) for path, reason in unused if path not in by_file and os.path.realpath(path) not in real
+    ]
 
 
 def check_names(where: dict[str, str]) -> None:

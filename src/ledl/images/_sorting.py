@@ -57,8 +57,11 @@ class Sorter:
         there = [file for file, is_in in zip(files, is_there, strict=True) if is_in]
         return is_there, [(file, f"sorted into {shown(self.folder)} already") for file in there]
 
-    def put(self, image: str | os.PathLike[str], name: str) -> None:
-        """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free."""
+    def put(self, image: str | os.PathLike[str], name: str) -> Path:
+        """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.
+
+        Return where the image is now: there if it was moved, else where it was.
+        """
         source, home = Path(image), self.folder / name
         try:
             home.mkdir(parents=True, exist_ok=True)
@@ -79,6 +82,7 @@ class Sorter:
                 "again: it continues there."
             ) from error
         self.counts[name] += 1
+        return source if os.path.lexists(source) else target
 
     def summary(self) -> str:
         """Return how many images went where, as a sentence."""

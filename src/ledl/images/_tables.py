@@ -17,11 +17,17 @@ PATHS, LABELS = ("filename", "path"), ("label",)
 
 def find_table(root: Path, table: str | os.PathLike[str]) -> Path:
     """Return where a table is: at its path from the current folder, or else from the folder of images."""
-    return Path(table) if Path(table).exists() else root / table
+    found = next((path for path in (Path(table), root / table) if path.exists()), None)
+    if found is None:
+        raise ImageError(
+            f"There is no table {shown(table)}, neither here nor in {shown(root)}. Give its path. If a browser "
+            "has saved it, it is in its folder of downloads."
+        )
+    return found
 
 
-def read_labels(root: Path, table: Path) -> dict[Path, str]:
-    """Return the images in a folder that a table names, each with its label, which may be empty.
+def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path, str]:
+    """Return the images in a folder, or `anywhere`, that a table names, with their labels, which may be empty.
 
     Raise ImageError with the number of the line that cannot be understood.
     """
@@ -42,12 +48,17 @@ def read_labels(root: Path, table: Path) -> dict[Path, str]:
             continue
         if not name:
             raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
-        images = _images_named(root, table, name)
+        images = _images_named(root, table, name, anywhere)
+        if not images and (anywhere or not _images_named(root, table, name, True)):
+            raise ImageError(
+                f"{where}: there is no image {name!r}. Paths begin at {shown(root)}, at the table or at the "
+                "current folder. If this line is a header, call its columns path and label."
+            )
         if not images:
             raise ImageError(
-                f"{where}: there is no image {name!r} in {shown(root)}. Paths begin at this folder, at the "
-                "table or at the current folder, and must lead into this folder. If this line is a header, "
-                "call its columns path and label."
+                f"{where}: the image {name!r} is not in {shown(root)}. To train on the class folders there and "
+                f"on the table together, write --labels folder --labels {shown(table)}. Otherwise give the "
+                "folder with all images of the table."
             )
         if len(images) > 1:
             both = " and ".join(map(shown, images))
@@ -99,15 +110,17 @@ def _encoding(content: bytes) -> str:
     return "utf-8-sig"
 
 
-def _images_named(root: Path, table: Path, name: str) -> list[Path]:
-    """Return the files in a folder that a table may mean by a path: one, or none, or two."""
+def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Path]:
+    """Return the files in a folder, or `anywhere`, that a table may mean by a path: one, none or several."""
     top = os.path.abspath(root)
-    found: list[Path] = []
+    found: dict[str, Path] = {}
     for base in (root, table.parent, Path()):
-        path = os.path.abspath(base / name)
+        given = path = os.path.abspath(base / name)
         if not Path(path).is_relative_to(top):  # a link may lead to the folder
             path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
         image = root / os.path.relpath(path, top)
-        if Path(os.path.abspath(image)).is_relative_to(top) and image.is_file() and image not in found:
-            found.append(image)
-    return found
+        if Path(os.path.abspath(image)).is_relative_to(top) and image.is_file():
+            found[os.path.abspath(image)] = image
+        elif anywhere and os.path.isfile(given):
+            found.setdefault(given, Path(os.path.normpath(base / name)))
+    return list(found.values())
