@@ -608,7 +608,7 @@ def labels_of_copies(y: Array, copy_of: Array, classes: Array) -> Array:
     from_row: dict[int, int] = {}
     for row in np.flatnonzero(y >= 0):
         number = copy_of[row]
-        first = from_row.setdefault(number, row)
+        first = from_row.setdefault(int(number), int(row))
         if y[first] != y[row]:
             raise ValueError(
                 f"Rows {first} and {row} of X are equal, but their labels are {classes[y[first]]} and "
