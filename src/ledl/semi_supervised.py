@@ -355,7 +355,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             guesses = supervised_scores(fitted, X)
             found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
         graph = None if found is None else self._record(space, found, y, rows)
-        probabilities = softmax(choice.factor * (guesses if graph is None else log_shares(graph.F)), axis=1)
+        scores = np.asarray(guesses if graph is None else log_shares(graph.F), dtype=np.float64)
+        probabilities = softmax(choice.factor * scores, axis=1)
         if graph is not None:
             unreached = ~graph.F.any(axis=1)
             if unreached.any():
@@ -572,8 +573,10 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
                 "such as np.array(['cat', 'dog', -1], dtype=object). If '-1' is a class, give it another name."
             )
         unlabelled = np.zeros(len(y), dtype=bool)
-    elif y.dtype.kind == "f" and np.isnan(y).any():
-        raise ValueError("y has NaN. Samples without a label have -1: use np.where(np.isnan(y), -1, y).")
+    elif y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(
+            "y has NaN or infinity. Samples without a label have -1: use np.where(np.isnan(y), -1, y)."
+        )
     else:
         unlabelled = np.array([type(one) is not str and one == -1 for one in y.tolist()], dtype=bool)
     X, _ = check_labelled(estimator, X, np.where(unlabelled, 0, 1))
