@@ -186,6 +186,19 @@ def test_options_of_networks_need_a_network(photos):
         find_extractor(files, "color", size=8)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "deep"])
+def test_a_preprocessing_that_never_ends_is_refused(tmp_path, kind):
+    file = tmp_path / "config.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"config.json does not describe a preprocessing that ledl can do"):
+        find_extractor([], "network.onnx", preprocessing=str(file))
+
+
 def test_the_preprocessing_of_hugging_face_is_read(photos, tmp_path):
     pytest.importorskip("onnxruntime")
     from helpers.networks import write_transformer

@@ -31,6 +31,7 @@ from ledl.arrays import Array
 from ledl.datasets import few_shot_splits
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
+from ledl.files import read_regular
 from ledl.images import (
     CAFFE,
     EFFICIENTNET,
@@ -68,6 +69,8 @@ DOUBTFUL = 0.05
 # Training images are near-copies if their distance is at most this share of the usual distance to another
 # class. There is a warning if at least the second share of the images are near-copies.
 NEAR, MANY_NEAR = 0.4, 0.1
+
+LARGEST_JSON = 2**20  # bytes of a preprocessing
 
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
@@ -649,8 +652,9 @@ def find_extractor(
     known: dict[str | None, Preprocessing | None] = {None: None, "caffe": CAFFE, "imagenet": IMAGENET}
     try:
         if preprocessing not in known:
-            known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            content = read_regular(Path(str(preprocessing)), LARGEST_JSON)
+            known[preprocessing] = Preprocessing.from_json(content.decode("utf-8"))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{preprocessing} does not describe a preprocessing that ledl can do: {str(error).rstrip('.')}. "
             "Give the preprocessor_config.json of the network, write the file with "

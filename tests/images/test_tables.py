@@ -113,3 +113,22 @@ def test_bad_tables_are_reported_with_the_line(text, message, photos):
 def test_a_missing_table_is_reported(photos):
     with pytest.raises(ImageError, match=r"gone.csv cannot be read: .*No such file"):
         load_image_folder(photos, labels="gone.csv")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "hole"])
+def test_tables_that_never_end_are_refused(photos, kind):
+    table = photos / "labels.csv"
+    if kind == "pipe":
+        os.mkfifo(table)
+    elif kind == "device":
+        table.symlink_to("/dev/zero")
+    else:
+        table.write_bytes(b"")
+        os.truncate(table, 2**40)
+    reason = (
+        r"has more than 67 MB\. Give a smaller file"
+        if kind == "hole"
+        else "is a folder, a device or a pipe. Give"
+    )
+    with pytest.raises(ImageError, match=f"labels.csv cannot be read: .*{reason}"):
+        load_image_folder(photos, labels="labels.csv")
