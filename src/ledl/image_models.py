@@ -36,6 +36,7 @@ from ledl.images import (
     CAFFE,
     EFFICIENTNET,
     IMAGENET,
+    LONGEST_LABEL,
     MAX_PIXELS,
     REJECTED,
     ColorFeatures,
@@ -160,7 +161,33 @@ def image_model(model: Any, record: Record) -> ImageModel | None:
     parts = parts_of(model)
     takes_images = parts.transformers and isinstance(parts.transformers[0], ImageTransformer)
     classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
-    return ImageModel(model, parts, record) if takes_images and classifies else None
+    if not takes_images or not classifies:
+        return None
+    check_record(record, parts.classifier)
+    return ImageModel(model, parts, record)
+
+
+def check_record(record: Record, classifier: Any) -> None:
+    """Raise ModelFileError if a record contradicts its model, or if classes have names that no folder has."""
+    classes = [str(label) for label in classifier.classes_]
+    longest = max(map(len, classes))
+    if longest > LONGEST_LABEL:
+        raise ModelFileError(
+            f"A class of this model has a name of {longest:,} characters, but {LONGEST_LABEL} is the limit. "
+            "Use the model in Python with ledl.load, or train it again with shorter names."
+        )
+    dictionary = getattr(classifier, "_dictionary", None)
+    numbers = None if dictionary is None else dictionary.sample_labels
+    if record.labels and (
+        set(record.labels) != set(classes)
+        or not set(record.cv_answers) <= {*classes, ""}
+        or not {name for pair in record.near_copies for name in pair} <= set(record.files)
+        or (numbers is not None and record.labels != [classes[j] for j in numbers])
+    ):
+        raise ModelFileError(
+            "The record of the training in this file is of another model: its labels, answers or images are "
+            "not those of the model. Use the model in Python with ledl.load, or train it again."
+        )
 
 
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
@@ -304,9 +331,11 @@ def explain_image(
     shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
         shape = height_and_width(extractor.size) + (() if extractor.color == "gray" else (3,))
+    large = extractor.max_pixels > MAX_PIXELS  # so may the image be, which pages do not read
     explanation.to_html(
         out,
-        sample=image,
+        sample=read_image(image, "RGB", max_pixels=extractor.max_pixels, shrink_to=512) if large else image,
+        title=Path(shown(image)).name if large else None,
         shape=shape,
         training=None if pictures is None else [picture.tobytes() for picture in pictures],
         names=found.record.files or None,
@@ -442,6 +471,8 @@ def fit_folder(
     for line in [*unused_lines(listing.unused), *listing.notes]:
         report(line)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
+    if len(names) < 2:
+        raise only_one_class(names[0])
     if per_class is not None:
         counts = np.bincount(target)
         if counts.min() < per_class:
@@ -512,7 +543,7 @@ def fit_files(
         reason = next(iter(skipped.values()), "The features of the network are NaN.")
         raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
-        raise ImageError(f"There is only one class, {y[0]}. Give a folder with one folder of images per class.")
+        raise only_one_class(y[0])
     settings: dict[str, Any] = {}
     several = counts.max() > 1  # so that an image can be left out
     answers, sure = np.full(len(y), "", dtype=object), None
@@ -576,6 +607,11 @@ def fit_files(
     )
     pipeline = Pipeline([("features", extractor), ("classifier", model)])
     return ImageModel(pipeline, parts_of(pipeline), record)
+
+
+def only_one_class(name: str) -> ImageError:
+    """Return the error for images of one class."""
+    return ImageError(f"There is only one class, {name}. Give a folder with one folder of images per class.")
 
 
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:

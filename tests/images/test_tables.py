@@ -97,6 +97,10 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ("a.png\n", "must have a path and a label in every line"),
         ("a.png,\n", "has no labels: all 1 images in it are unlabelled"),
         ("", "must have a path and a label"),
+        (
+            f"a.png,{'x' * 300}\nb.png,cat\n",
+            "line 1: the label 'x*'... has 300 characters, but 255 is the limit",
+        ),
         ("path,label\n,cat\n", "line 2: there is a label, 'cat', but no path"),
         ("a.png,Cat\nb.png,cat\n", "Two classes have the same name: 'Cat' and 'cat'"),
         ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),

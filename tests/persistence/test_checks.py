@@ -39,6 +39,19 @@ def test_parameters_that_ask_for_attributes_which_are_not_there(name, parameter,
         save(model.set_params(**{parameter: value}), path)
 
 
+def test_answers_and_places_of_judged_samples_are_possible(path):
+    model, _ = fitted("rejecting")
+    answers, places = model.cv_predictions_, model.judged_
+    model.cv_predictions_ = np.full_like(answers, answers.max() + 1)
+    with pytest.raises(ModelFileError, match="its predictions are no classes"):
+        save(model, path)
+    model.cv_predictions_ = answers
+    for wrong in (places - 1, places[::-1].copy(), np.zeros_like(places)):
+        model.judged_ = wrong
+        with pytest.raises(ModelFileError, match="its judged samples are not in order"):
+            save(model, path)
+
+
 @pytest.mark.parametrize("name", ["normalizer", "standard", "pca", "svc"])
 def test_truth_values_are_no_numbers(name, path):
     model, _ = fitted(name)

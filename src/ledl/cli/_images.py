@@ -5,7 +5,6 @@ Commands import heavy modules only when they run, so that help is fast.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import warnings
@@ -19,7 +18,16 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
+from ledl.cli._console import (
+    SOME_UNREADABLE,
+    PipedConsole,
+    as_options,
+    bar,
+    errors_reported,
+    say,
+    to_json,
+    visible,
+)
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for
@@ -219,7 +227,7 @@ def fit(
                 report=partial(say, console),
             )
         for text in dict.fromkeys(str(warning.message) for warning in caught):
-            say(console, f"Note: {text}", style="yellow")
+            say(console, f"Note: {as_options(text)}", style="yellow")
         save(trained.model, out, info=asdict(trained.record))
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
@@ -328,6 +336,7 @@ def predict(
         if reject is not None:
             rejecter_for(found, reject)
         classes = [str(label) for label in found.parts.classifier.classes_]
+        top = min(top, len(classes))
         sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
@@ -379,6 +388,7 @@ def explain(
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
+    max_pixels: MaxPixels = None,
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
@@ -388,6 +398,8 @@ def explain(
         from ledl.image_models import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)
+        if max_pixels is not None:
+            opened.extractor.set_params(max_pixels=max_pixels)
         found = explain_image(opened, image, out, reject=reject, against=against)
         say(PipedConsole(), f"{found.text(opened.record.files)}\n\nPage: {out.resolve()}")
 
@@ -404,7 +416,7 @@ def info(
 
         described = all_facts(model)
         if as_json:
-            typer.echo(json.dumps(described, ensure_ascii=False))
+            typer.echo(to_json(described))
             return
         for name, value in described.items():
             if isinstance(value, str):
@@ -437,8 +449,9 @@ def datasets(
             from ledl.cli import _work
 
             n, side = _work.write_images(name, out)
-            then = f"ledl fit {out} -o model.ledl --per-class 5 --size {side}"
-            say(console, f"Wrote {n} images to {out}. Next: {then}")
+            options = ["-o", "model.ledl", "--per-class", "5", "--size", str(side)]
+            then = shlex.join(["ledl", "fit", str(out), *options])
+            say(console, f"Wrote {n} images to {visible(str(out))}. Next: {visible(then)}")
             return
         from ledl.datasets import available, data_folder
 

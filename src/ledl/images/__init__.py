@@ -29,12 +29,14 @@ from ledl.images._reading import (
     shown,
 )
 from ledl.images._sorting import Sorter
+from ledl.images._tables import LONGEST_LABEL
 
 __all__ = [
     "CAFFE",
     "EFFICIENTNET",
     "FORMATS",
     "IMAGENET",
+    "LONGEST_LABEL",
     "MAX_PIXELS",
     "REJECTED",
     "UNSURE",

@@ -209,6 +209,16 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in LEFTOVERS
 
 
+def simplified(name: str) -> str:
+    """Return a name as some file systems compare it."""
+    return unicodedata.normalize("NFC", name).casefold().strip()
+
+
+def is_answer(name: str) -> bool:
+    """Return if a name is that of an answer which is no class, also in other letters."""
+    return simplified(name) in (UNSURE, REJECTED)
+
+
 def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
     """Return the images below the folders of a folder, each with the name of its class folder."""
     found, others = image_files([root])
@@ -218,7 +228,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
         name, *rest = file.relative_to(root).parts
         if not rest:
             unused.append((file, "beside the class folders"))
-        elif name in (UNSURE, REJECTED):
+        elif is_answer(name):
             unused.append((file, f"{name!r} is an answer of ledl predict, not a class"))
         else:
             by_file[file] = name
@@ -230,7 +240,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
         )
     left_out = {path for path, _ in unused}
     for folder in sorted(root.iterdir()):
-        is_used = folder.name in by_file.values() or folder.name in (UNSURE, REJECTED)
+        is_used = folder.name in by_file.values() or is_answer(folder.name)
         if folder.is_dir() and folder not in left_out and not is_used:
             unused.append((folder, "a class folder without images"))
     classes = sorted(set(by_file.values()))
@@ -263,7 +273,7 @@ def _by_table(root: Path, labels: str | os.PathLike[str], unused: Unused, notes:
     for image, label in given.items():
         if not label:
             unused.append((image, "no label in the table"))
-        elif label in (UNSURE, REJECTED):
+        elif is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
         else:
             by_file[image] = label
@@ -296,7 +306,7 @@ def check_names(where: dict[str, str]) -> None:
             name.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ImageError(f"The name of a class is not UTF-8: {place}. Rename it.") from error
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
+        other = seen.setdefault(simplified(name), name)
         if other is not name:
             raise ImageError(
                 f"Two classes have the same name: {other!r} and {name!r}. Rename one, or join them."

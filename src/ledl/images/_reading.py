@@ -171,9 +171,8 @@ def read_image(
                     image = PIL.Image.open(file, formats=known)
                     if image.width * image.height > max_pixels:
                         raise ImageError(
-                            f"{name} has {image.width} x {image.height} pixels, more than max_pixels="
-                            f"{max_pixels}. If you trust the file, increase max_pixels (--max-pixels on the "
-                            "command line)."
+                            f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
+                            "trust the file, increase max_pixels (--max-pixels on the command line)."
                         )
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))

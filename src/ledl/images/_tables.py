@@ -14,6 +14,7 @@ from ledl.images._reading import ImageError, shown
 
 # Names of the columns; the first that is there counts.
 PATHS, LABELS = ("filename", "path"), ("label",)
+LONGEST_LABEL = 255  # characters, as for names of folders
 LARGEST_TABLE = 2**26  # bytes: about a million lines
 
 
@@ -44,6 +45,11 @@ def read_labels(root: Path, table: Path) -> dict[Path, str]:
             continue
         if not name:
             raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
+        if len(label) > LONGEST_LABEL:
+            raise ImageError(
+                f"{where}: the label {label[:40]!r}... has {len(label):,} characters, but {LONGEST_LABEL} is "
+                "the limit. Shorten it."
+            )
         images = _images_named(root, table, name)
         if not images:
             raise ImageError(

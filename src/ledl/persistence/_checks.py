@@ -448,6 +448,9 @@ def check_other(model: Any, names: set[str]) -> None:
             )
             checked_label(model.reject_label_, classes)
             expect(sizes["e"] == 2, "there must be two measures of evidence")
+            expect(bool(np.isin(model.cv_predictions_, classes).all()), "its predictions are no classes")
+            places = model.judged_
+            expect(places[0] >= 0 and bool((np.diff(places) > 0).all()), "its judged samples are not in order")
         case ResNetFeatures():
             known = set(ESTIMATORS[ResNetFeatures])
             expect(names | {"output_"} == known, "it has attributes that no extractor has")
