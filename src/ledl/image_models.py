@@ -42,9 +42,9 @@ from ledl.images import (
     ColorFeatures,
     ImageError,
     ImageTransformer,
+    NetworkFeatures,
     PixelFeatures,
     Preprocessing,
-    ResNetFeatures,
     content_key,
     efficientnet_is_installed,
     height_and_width,
@@ -203,7 +203,7 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
             "ledl.load, or train another one with ledl fit."
         )
     if network is not None:
-        if not isinstance(found.extractor, ResNetFeatures):
+        if not isinstance(found.extractor, NetworkFeatures):
             raise ValueError(
                 f"{shown(path)} uses {describe(found.extractor)}, no network. Leave --features out."
             )
@@ -437,7 +437,7 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
         return described
     record, extractor = found.record, found.extractor
     described |= facts(found)
-    if isinstance(extractor, ResNetFeatures) and hasattr(extractor, "identity_"):
+    if isinstance(extractor, NetworkFeatures) and hasattr(extractor, "identity_"):
         described |= {"network": extractor.identity_, "preprocessing": extractor.preprocessing_.to_json()}
     return described | {
         "thumbnails": str(len(record.thumbnails)) if record.thumbnails else "none",
@@ -696,7 +696,7 @@ def find_extractor(
             "Give the preprocessor_config.json of the network, write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
-    return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
+    return NetworkFeatures(model, preprocessing=known[preprocessing], cache=cache)
 
 
 def choose_features(files: Sequence[str | os.PathLike[str]], size: int | None) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from helpers.commands import FAST, run
 from helpers.digits import NAMES
 from ledl import CRCClassifier
 from ledl.datasets import few_shot_splits
-from ledl.features import PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import read, save
 
 
@@ -264,7 +264,7 @@ def test_a_model_file_cannot_make_a_network_take_larger_images(folder, tmp_path)
     from helpers.networks import write_model
 
     write_model(tmp_path / "network.onnx", n_features=16, size=8)
-    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
+    extractor = NetworkFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
     images = sorted((folder / "known").rglob("*.png"))
     classifier = CRCClassifier().fit(extractor.transform(images), [path.parent.name for path in images])
     hostile = Preprocessing(size=1024)

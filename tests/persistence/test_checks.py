@@ -25,7 +25,7 @@ from ledl import (
     save,
 )
 from ledl.dictionary import ClassifierRule
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import _checks
 from ledl.subspace import RowSpace
 
@@ -142,7 +142,7 @@ def test_images_of_any_size_are_not_asked_for(tmp_path):
     hostile = Preprocessing()
     object.__setattr__(hostile, "size", 4096)
     with pytest.raises(ModelFileError, match=r"size=4096 .*size from 1 to 1024"):
-        save(ResNetFeatures("network.onnx", preprocessing=hostile), tmp_path / "hostile.ledl")
+        save(NetworkFeatures("network.onnx", preprocessing=hostile), tmp_path / "hostile.ledl")
     wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
     with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
         save(wide, tmp_path / "wide.ledl")

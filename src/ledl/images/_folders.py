@@ -56,7 +56,7 @@ def load_image_folder(
     color : {"rgb", "gray"}, default="rgb"
         Three values per pixel, or one.
     decode : bool, default=True
-        Read the images. If False, only list them, for example for `ledl.features.ResNetFeatures`, which reads
+        Read the images. If False, only list them, for example for `ledl.features.NetworkFeatures`, which reads
         a few at a time.
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
