@@ -73,6 +73,9 @@ NEAR, MANY_NEAR = 0.4, 0.1
 
 LARGEST_JSON = 2**20  # bytes of a preprocessing
 
+# Fields of a record with texts about each training image.
+TEXTS = ("cv_answers", "near_copies", "files", "sha256", "labels")
+
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
 
@@ -102,6 +105,13 @@ class Record:
     skipped: list[list[str]] = field(default_factory=list)  # names and reasons
     thumbnails: list[Array] | None = None  # JPEG files as arrays of bytes
 
+    def to_info(self) -> dict[str, Any]:
+        """Return the record as the info of a model file. Texts of all images are arrays: lists have a limit."""
+        info = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in TEXTS:
+            info[name] = np.array(info[name], dtype=str) if info[name] else []
+        return info
+
     @classmethod
     def from_info(cls, info: Any) -> Record:
         """Return the record in the info of a model file, or an empty one if there is none.
@@ -111,7 +121,8 @@ class Record:
         if type(info) is not dict or info.get("kind") != KIND:
             return cls()
         with suppress(AttributeError, TypeError, ValueError):
-            found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
+            arrays = {name: info[name].tolist() for name in TEXTS if isinstance(info.get(name), np.ndarray)}
+            found = cls(**{f.name: (info | arrays)[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
             lists += [found.cv_interval, found.cv_answers, found.near_copies, *found.near_copies]
@@ -615,12 +626,19 @@ def only_one_class(name: str) -> ImageError:
 
 
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
-    """Return pairs of training images that are nearly equal, such as frames of a film, by their features."""
-    units = normalize(X.astype(np.float64))
-    distances = np.sqrt(np.clip(2 - 2 * units @ units.T, 0, None))
-    to_others = np.where(y[:, None] == y, np.inf, distances).min(axis=1)
-    near = distances <= NEAR * np.median(to_others)
-    return [(int(i), int(k)) for i, k in np.argwhere(np.triu(near, 1))]
+    """Return training images that are nearly equal, such as frames of a film, by their features.
+
+    Each is in one pair at most that has it first, with the image that is nearest to it.
+    """
+    units, n = normalize(X.astype(np.float64)), len(X)
+    nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
+    for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
+        distances = np.sqrt(np.clip(2 - 2 * units[rows] @ units.T, 0, None))
+        distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
+        nearest[rows], distance[rows] = distances.argmin(axis=1), distances.min(axis=1)
+        to_others[rows] = np.where(y[rows, None] == y, np.inf, distances).min(axis=1)
+    near = np.flatnonzero(distance <= NEAR * np.median(to_others))
+    return sorted({(min(i, k), max(i, k)) for i, k in zip(near.tolist(), nearest[near].tolist(), strict=True)})
 
 
 def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:

@@ -246,8 +246,9 @@ def test_few_samples_over_many_atoms_are_certified(rng, positive, dtype):
     assert gaps.max() <= (1e-6 if dtype == np.float64 else 2e-5)
     start = sparse_encode(X, D, alpha=0.01, positive=positive, init=codes, return_info=True)[1]
     assert start.n_iter.sum() == 0
-    few = sparse_encode(X, D, alpha=0.01, positive=positive, init=-codes, return_info=True)[1]
-    assert few.converged.all()
+    for init in (-codes, 100 * np.abs(codes), np.ones_like(codes)):
+        info = sparse_encode(X[:3], D, alpha=0.01, positive=positive, init=init[:3], return_info=True)[1]
+        assert info.converged.all()
 
 
 def test_few_samples_take_at_most_so_many_iterations(rng):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -228,7 +227,7 @@ def fit(
             )
         for text in dict.fromkeys(str(warning.message) for warning in caught):
             say(console, f"Note: {as_options(text)}", style="yellow")
-        save(trained.model, out, info=asdict(trained.record))
+        save(trained.model, out, info=trained.record.to_info())
         record, people = trained.record, PipedConsole()
         for name, text in facts(trained).items():
             if name != "classes":

@@ -225,7 +225,7 @@ def lasso_of_few(
     codes = np.clip(codes, 0, None) if positive else codes
     n_iter, least = np.zeros(n, np.int64), np.zeros(n)
     used = np.flatnonzero(codes.any(axis=0))
-    G = D[used] @ D[used].T
+    G, is_solved = D[used] @ D[used].T, not used.size  # codes to start from need not be optimal on their atoms
     while True:
         correlation = rhs - codes[:, used] @ D[used] @ D.T
         gap = duality_gap(codes, rhs - correlation, rhs, sq_norms, alpha, positive)
@@ -236,9 +236,9 @@ def lasso_of_few(
         width = min(max(FIRST, len(used) // max(len(late), 1)), K)
         first = np.argpartition(-steep, width - 1, axis=1)[:, :width]
         new = np.unique(first[np.take_along_axis(steep, first, axis=1) > alpha])
-        if new.size == 0:
+        if late.size == 0 or (is_solved and new.size == 0):
             return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
-        both = D[used] @ D[new].T
+        is_solved, both = True, D[used] @ D[new].T
         G, used = np.block([[G, both], [both.T, D[new] @ D[new].T]]), np.concatenate([used, new])
         part, info = lasso(
             G,
