@@ -204,7 +204,8 @@ def check_record(record: Record, classifier: Any) -> None:
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
     """Return the model in a file. `network` is the path of its network, if it has moved."""
     if not Path(path).is_file():
-        what = "is a folder" if Path(path).is_dir() else "does not exist"
+        there = "is a device or a pipe" if Path(path).exists() else "does not exist"
+        what = "is a folder" if Path(path).is_dir() else there
         raise FileNotFoundError(f"{shown(path)} {what}. The first argument must be a model file of ledl fit.")
     stored = read(path)
     found = image_model(stored.model, Record.from_info(stored.info))
@@ -758,7 +759,7 @@ def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple
     contents = {}
     for i, path in enumerate(paths):
         with suppress(OSError, ImageError):  # decoding will report it
-            contents[i] = content_key(path)
+            contents[i] = content_key(path, is_image=True)
     left = Counter(content for _, content in known)
     names: dict[str, list[str]] = {}
     for name, content in known:

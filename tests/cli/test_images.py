@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shlex
 import shutil
 
@@ -179,6 +180,32 @@ def test_messages_name_options(folder, model, tmp_path):
     done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--features", "resnet50")
     assert done.returncode == 2
     assert "model=" not in done.stderr
+
+
+def test_files_larger_than_any_image_are_not_read(folder, model, tmp_path):
+    for name in ("null", "zwei"):
+        shutil.copytree(folder / "known" / name, tmp_path / "photos" / name)
+    large = tmp_path / "photos" / "null" / "large.png"
+    shutil.copy(folder / "known" / "null" / "00.png", large)
+    os.truncate(large, 2**42)  # a hole behind an image
+    for words in (["predict", model, large], ["predict", model, tmp_path / "photos", "--labels", "folder"]):
+        done = run(*words)
+        assert done.returncode == 1
+        assert "large.png has 4,398 GB, more than an image. Remove the file." in done.stderr
+    done = run("fit", tmp_path / "photos", "-o", tmp_path / "m.ledl", *FAST)
+    assert done.returncode == 2
+    assert "large.png has 4,398 GB" in done.stderr
+    os.truncate(large, 2**42)
+    large.rename(tmp_path / "network.onnx")
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--features", tmp_path / "network.onnx")
+    assert done.returncode == 2
+    assert "The 4,398 GB of" in done.stderr
+
+
+def test_seeds_that_no_generator_takes_are_refused_at_once(folder, tmp_path):
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--seed", 2**32)
+    assert done.returncode == 2
+    assert "'--seed'" in done.stderr
 
 
 def test_hints_are_words_of_a_shell(tmp_path):

@@ -75,7 +75,8 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it at exit
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        say(console, f"Error: {as_options(str(error))}", style="red")
+        text = str(error) or "There is not enough memory. Use smaller or fewer images."
+        say(console, f"Error: {as_options(text)}", style="red")
         raise typer.Exit(FAILED) from None
 
 

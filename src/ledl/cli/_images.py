@@ -144,7 +144,9 @@ def fit(
         int | None,
         typer.Option(min=1, help="Number of random training images per class. Default: all.", metavar="N"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --per-class: another seed draws other images.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of --per-class: another seed draws other images.")
+    ] = 0,
     select: Annotated[
         Select,
         typer.Option(

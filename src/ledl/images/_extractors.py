@@ -369,7 +369,7 @@ class NetworkFeatures(ImageTransformer):
                 key, features, inputs = "", None, None
                 if cache is not None:
                     with suppress(OSError, ImageError):  # decoding will raise it again, with the reason
-                        key = content_key(source)
+                        key = content_key(source, is_image=True)
                         features = cache.get(key, getattr(self, "_n_features_out", None))
                 if features is None:
                     side = (preprocessing.resize or preprocessing.size) * (2 if self.pyramid else 1)
