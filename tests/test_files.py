@@ -155,18 +155,6 @@ def test_what_killed_writers_have_left_is_removed_and_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".file.part"]
 
 
-def test_the_next_writer_deletes_what_was_left_an_hour_ago(tmp_path):
-    program = "import os, sys; from pathlib import Path; from ledl.files import write_atomically; "
-    program += "write_atomically(Path(sys.argv[1]), lambda file: os._exit(0))"
-    for name in ("file", "file", "another"):
-        subprocess.run([sys.executable, "-c", program, tmp_path / name], check=True)
-    parts = sorted(tmp_path.glob(UNFINISHED), key=lambda path: path.stat().st_mtime_ns)
-    for path in (parts[0], parts[2]):
-        os.utime(path, (0, path.stat().st_mtime - 3700))
-    write_atomically(tmp_path / "file", b"text")
-    assert set(tmp_path.iterdir()) == {tmp_path / "file", *parts[1:]}
-
-
 def test_files_are_read_up_to_a_size(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"

@@ -51,10 +51,9 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
     """Write a file completely, or leave it as it was if anything fails.
 
     A link stays a link, and a file keeps its access rights. `content` holds the bytes, or it is a function that
-    writes them to the open file that it gets. What killed writers of the same file left an hour ago is deleted.
+    writes them to the open file that it gets.
     """
     place, old = place_for(path)
-    remove_unfinished(place, ABANDONED_AFTER)
     temporary = place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
     # Nobody can read it who could not read the old file. For a new file the system applies the umask.
     mode = 0o666 if old is None else 0o600 | old.st_mode & 0o777
@@ -78,7 +77,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
 def remove_unfinished(path: str | os.PathLike[str], seconds: float = 0) -> None:
     """Delete what killed writers of a file have left, if nobody has written to it for so many seconds.
 
-    A writer that still runs gets a FileNotFoundError.
+    A writer that still runs gets a FileNotFoundError. The time grows with the number of files in the folder.
     """
     place = Path(os.path.realpath(path))
     for part in place.parent.glob(f"{_begin_of_unfinished(place)}*"):

@@ -20,7 +20,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ledl.arrays import Array, check_memory
-from ledl.files import write_atomically
+from ledl.files import ABANDONED_AFTER, remove_unfinished, write_atomically
 
 FORMAT = 3
 ENTRY = "ledl"
@@ -106,6 +106,7 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
             file.write(tensors[name].data)
 
     write_atomically(path, write)
+    remove_unfinished(path, ABANDONED_AFTER)
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:
