@@ -23,13 +23,13 @@ from sklearn.preprocessing import Normalizer
 
 from ledl import CRCClassifier, LEDLClassifier
 from ledl.datasets import few_shot_splits, load, load_image_folder
-from ledl.features import ResNetFeatures
+from ledl.features import NetworkFeatures
 
 BATCH = 16
 
 
 def agreement(listing, model):
-    features = ResNetFeatures(model).transform(listing.filenames)
+    features = NetworkFeatures(model).transform(listing.filenames)
     rows = [
         100 * label + int(name[-6:-4]) for label, name in zip(listing.target, listing.filenames, strict=True)
     ]
@@ -51,18 +51,18 @@ def bare_loop(files, session):
 def throughput(listing, model):
     files = listing.filenames[:160]
     session = onnxruntime.InferenceSession(model)
-    extractor = ResNetFeatures(model, batch_size=BATCH).fit()
-    times = {"bare loop": [], "ResNetFeatures": []}
+    extractor = NetworkFeatures(model, batch_size=BATCH).fit()
+    times = {"bare loop": [], "NetworkFeatures": []}
     for _ in range(4):
         for name, work in (
             ("bare loop", lambda: bare_loop(files, session)),
-            ("ResNetFeatures", lambda: extractor.transform(files)),
+            ("NetworkFeatures", lambda: extractor.transform(files)),
         ):
             start = time.perf_counter()
             work()
             times[name].append(time.perf_counter() - start)
     bare, ours = (len(files) / np.median(times[name][1:]) for name in times)
-    print(f"bare loop {bare:.1f} images a second, ResNetFeatures {ours:.1f}: {ours / bare:.2f} times")
+    print(f"bare loop {bare:.1f} images a second, NetworkFeatures {ours:.1f}: {ours / bare:.2f} times")
 
 
 def memory(listing, model):
@@ -70,8 +70,8 @@ def memory(listing, model):
     for n in (32, 1024):
         files = (listing.filenames * (n // len(listing.filenames) + 1))[:n]
         script = (
-            "import resource, sys\nfrom ledl.features import ResNetFeatures\n"
-            f"ResNetFeatures({model!r}).transform(sys.stdin.read().split())\n"
+            "import resource, sys\nfrom ledl.features import NetworkFeatures\n"
+            f"NetworkFeatures({model!r}).transform(sys.stdin.read().split())\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
         )
         done = subprocess.run(
@@ -84,7 +84,7 @@ def pyramid(listing, model):
     y = listing.target
     print("| features | method | accuracy, % |\n|---|---|---|")
     for name, options in (("pool5", {}), ("pyramid", {"pyramid": True})):
-        X = ResNetFeatures(model, **options).transform(listing.filenames)
+        X = NetworkFeatures(model, **options).transform(listing.filenames)
         for method, make in (
             ("CRC", lambda seed: CRCClassifier()),
             ("LEDL", lambda seed: LEDLClassifier(random_state=seed)),

@@ -62,9 +62,9 @@ def plots(model, X, y, network):
 
 
 def progress(model, X, y, network):
-    from ledl.features import ResNetFeatures
+    from ledl.features import NetworkFeatures
 
-    assert len(list(ResNetFeatures(network, progress=True)._watched([slice(0, 1)]))) == 1
+    assert len(list(NetworkFeatures(network, progress=True)._watched([slice(0, 1)]))) == 1
     from sklearn.base import clone
     from sklearn.callback import ProgressBar
 
@@ -76,19 +76,19 @@ def progress(model, X, y, network):
 def images(model, X, y, network):
     import numpy as np
 
-    from ledl.features import IMAGENET, PixelFeatures, ResNetFeatures
+    from ledl.features import IMAGENET, NetworkFeatures, PixelFeatures
 
     pictures = [np.full((20, 30, 3), value, np.uint8) for value in (10, 200)]
     assert PixelFeatures(size=8).fit_transform(pictures).shape == (2, 64)
-    found = ResNetFeatures(network, preprocessing=IMAGENET).fit_transform(pictures)
+    found = NetworkFeatures(network, preprocessing=IMAGENET).fit_transform(pictures)
     assert found.shape == (2, 4)
     assert np.isfinite(found).all()
 
 
 def onnx_files(model, X, y, network):
-    from ledl.features import IMAGENET, ResNetFeatures
+    from ledl.features import IMAGENET, NetworkFeatures
 
-    ResNetFeatures(network, preprocessing=IMAGENET).fit()
+    NetworkFeatures(network, preprocessing=IMAGENET).fit()
 
 
 def download(model, X, y, network):
@@ -127,11 +127,11 @@ def photos(model, X, y, network):
     """The network that pip installs, written to an empty cache."""
     import numpy as np
 
-    from ledl.features import ResNetFeatures
+    from ledl.features import NetworkFeatures
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        found = ResNetFeatures("efficientnet_lite0").fit_transform([np.zeros((90, 80, 3), np.uint8)])
+        found = NetworkFeatures("efficientnet_lite0").fit_transform([np.zeros((90, 80, 3), np.uint8)])
         assert found.shape == (1, 1280)
 
 

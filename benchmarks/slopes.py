@@ -50,7 +50,7 @@ SWEEPS = {
         ("c", [few_shot(c) for c in CLASSES], 3),
     ],
     "SRC": [
-        ("n", [Shape(n, 64, 2) for n in (1000, 2000, 4000, 8000)], 3),
+        ("n", [Shape(n, 64, 2) for n in (1000, 2000, 4000, 8000)], 4),
         ("d", [Shape(500, d, 10) for d in (64, 256, 1024, 4096)], 2),
         ("c", [few_shot(c) for c in CLASSES], 3),
     ],
@@ -63,7 +63,7 @@ SWEEPS = {
 
 
 def serve():
-    """Measure what lines of JSON ask for, by method, shape and iterations: seconds of fit and of predict."""
+    """Measure what lines of JSON ask for, by method, shape and iterations: seconds of fit and predictions."""
     warnings.simplefilter("ignore")
     for method in SWEEPS:
         measure(method, Shape(30, 20, 3), 2)  # compiles
@@ -85,7 +85,8 @@ def measure(method, shape, iterations):
         "search": LEDLClassifierCV(n_components=shape.K, random_state=0, **options),
     }[method]
     fit = cpu_seconds(model.fit, X, y)
-    return fit, cpu_seconds(model.predict, samples(shape, 1)[0][:NEW])
+    new = samples(shape, 1)[0]
+    return fit, cpu_seconds(model.predict, new[:NEW]), cpu_seconds(model.predict, new[:1])
 
 
 def samples(shape, seed):
@@ -123,16 +124,17 @@ class Version:
         self._last = None
 
     def cells(self, method, over, shape, iterations):
-        """Return the times of fit and predict, and their slopes since the last shape, as cells of a table."""
+        """Return the times of fit, and of predictions of many and of one, with slopes, as cells of a table."""
         print(json.dumps([method, shape, iterations]), file=self._process.stdin, flush=True)
         times, size = json.loads(self._process.stdout.readline()), getattr(shape, over)
-        slopes = ["", ""]
+        slopes = ["", "", ""]
         if self._last is not None and self._last[0] == (method, over):
             _, before, then = self._last
             pairs = zip(times, then, strict=True)
             slopes = [f"{math.log(now / t) / math.log(size / before):.1f}" for now, t in pairs]
         self._last = (method, over), size, times
-        return f"{times[0]:.3f} | {slopes[0]} | {1e3 * times[1]:.1f} | {slopes[1]}"
+        texts = f"{times[0]:.3f}", f"{1e3 * times[1]:.1f}", f"{1e3 * times[2]:.1f}"
+        return " | ".join(f"{text} | {slope}" for text, slope in zip(texts, slopes, strict=True))
 
     def close(self):
         self._process.stdin.close()
@@ -152,9 +154,10 @@ def main():
         return
     versions = [Version(None)] + ([Version(options.other)] if options.other else [])
     names = ["", "other: "][: len(versions)]
-    columns = [f"{name}fit, s | slope | {name}predict {NEW}, ms | slope" for name in names]
+    measured = "fit, s", f"predict {NEW}, ms", "predict 1, ms"
+    columns = [f"{name}{what} | slope" for name in names for what in measured]
     print(f"| method | over | n, d, c, K | {' | '.join(columns)} |")
-    print("|---" * (3 + 4 * len(versions)) + "|")
+    print("|---" * (3 + 6 * len(versions)) + "|")
     for method in options.methods or SWEEPS:
         for over, shapes, n_quick in SWEEPS[method]:
             for shape in shapes[:n_quick] if options.quick else shapes:

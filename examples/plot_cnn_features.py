@@ -14,7 +14,7 @@ no figures, it was built without them.
 # %%
 # Features
 # --------
-# The features were computed once, by :class:`~ledl.features.ResNetFeatures`.
+# The features were computed once, by :class:`~ledl.features.NetworkFeatures`.
 # :doc:`/datasets` shows how to do that for a folder of your own images.
 
 import numpy as np

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from ledl.files import UNFINISHED, open_regular, remove_unfinished, write_atomically
+from ledl.files import UNFINISHED, open_regular, read_regular, remove_unfinished, write_atomically
 
 
 def mode_of(path):
@@ -153,6 +153,16 @@ def test_what_killed_writers_have_left_is_removed_and_nothing_else(tmp_path):
     assert len(set(tmp_path.glob(UNFINISHED)) & left) == 1
     remove_unfinished(tmp_path / "another")
     assert [path.name for path in tmp_path.iterdir()] == [".file.part"]
+
+
+def test_files_are_read_up_to_a_size(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_regular(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(OSError, match=r"file has more than 0 MB. Give a smaller file"):
+        read_regular(tmp_path / "file", 4)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe is a folder, a device or a pipe"):
+        read_regular(tmp_path / "pipe", 5)
 
 
 def test_a_link_stays_one(tmp_path):

@@ -29,6 +29,7 @@ from ledl.image_models import (
     trained_on,
 )
 from ledl.images import efficientnet_is_installed
+from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
 from helpers.digits import NAMES, write_digits  # noqa: E402
@@ -186,6 +187,19 @@ def test_options_of_networks_need_a_network(photos):
         find_extractor(files, "color", size=8)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "deep"])
+def test_a_preprocessing_that_never_ends_is_refused(tmp_path, kind):
+    file = tmp_path / "config.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"config.json does not describe a preprocessing that ledl can do"):
+        find_extractor([], "network.onnx", preprocessing=str(file))
+
+
 def test_the_preprocessing_of_hugging_face_is_read(photos, tmp_path):
     pytest.importorskip("onnxruntime")
     from helpers.networks import write_transformer
@@ -324,3 +338,27 @@ def test_near_copies_are_pairs_of_nearly_equal_features(rng):
     X[5] = X[1] + 0.05 * rng.random(300)  # the next frame of a film
     X[19] = 3 * X[2]  # a brighter copy, even of another class
     assert image_models.near_copies(X, y) == [(1, 5), (2, 19)]
+
+
+def test_the_frames_of_a_film_are_named_once_each(rng, monkeypatch):
+    """All pairs of them would be too many for a model file, and all distances for the memory."""
+    y = np.arange(300) % 2
+    X = rng.random((2, 50))[y] + 1e-3 * rng.random((300, 50))
+    pairs = image_models.near_copies(X, y)
+    assert {i for pair in pairs for i in pair} == set(range(300))
+    assert len(pairs) <= 300
+    monkeypatch.setattr(image_models, "MAX_NUMBERS", 4 * 7 * 300)
+    assert image_models.near_copies(X, y) == pairs
+
+
+def test_records_of_many_images_fit_into_a_file(trained, tmp_path):
+    n = 60_000
+    record = Record(
+        files=[f"class/a name of some length, {i}.jpg" for i in range(n)],
+        sha256=[f"{i:064x}" for i in range(n)],
+        labels=["class", "another"] * (n // 2),
+        cv_answers=["class", ""] * (n // 2),
+        near_copies=[[f"class/a name of some length, {i}.jpg" for i in (0, k)] for k in range(1, n)],
+    )
+    ledl.save(trained.model, tmp_path / "t.ledl", info=record.to_info())
+    assert Record.from_info(read(tmp_path / "t.ledl").info) == record

@@ -97,6 +97,18 @@ def bhattacharyya(x, y):
     return float(np.sqrt(x * y).sum())
 
 
+def test_square_roots_of_many_samples_are_taken_in_one_copy(rng):
+    X, y = rng.random((4000, 200)), np.arange(4000) % 4
+    tracemalloc.start()
+    try:
+        model = SRCClassifier(kernel="hellinger").fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * X.nbytes
+    assert_allclose(model.components_**2, X / X.sum(axis=1, keepdims=True), rtol=1e-12)
+
+
 def test_hellinger_kernel_costs_what_square_roots_cost(method, rng, tmp_path):
     """There is no matrix of all pairs, in memory or in a file."""
     X, y = rng.random((1500, 8)), np.arange(1500) % 3

@@ -6,9 +6,9 @@ from ledl.images import (
     ColorFeatures,
     ImageError,
     NetworkError,
+    NetworkFeatures,
     PixelFeatures,
     Preprocessing,
-    ResNetFeatures,
 )
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "ColorFeatures",
     "ImageError",
     "NetworkError",
+    "NetworkFeatures",
     "PixelFeatures",
     "Preprocessing",
-    "ResNetFeatures",
 ]

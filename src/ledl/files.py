@@ -1,4 +1,4 @@
-"""Write files that are complete or not there, and open only what is a file."""
+"""Write files that are complete or not there, and read only what is a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,8 @@ from typing import Any, BinaryIO
 # Pattern of the names of files that are being written: a digest of the name that they will get, and random
 # digits. They are short, whatever that name is.
 UNFINISHED = f".{'?' * 16}-{'?' * 16}.part"
+# Such a file belongs to a killed writer if nobody has written to it for so many seconds.
+ABANDONED_AFTER = 3600.0
 
 
 def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
@@ -48,7 +51,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
     """Write a file completely, or leave it as it was if anything fails.
 
     A link stays a link, and a file keeps its access rights. `content` holds the bytes, or it is a function that
-    writes them to the open file that it gets. The function may also replace the file at `file.name`.
+    writes them to the open file that it gets.
     """
     place, old = place_for(path)
     temporary = place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
@@ -71,12 +74,16 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
         raise
 
 
-def remove_unfinished(path: str | os.PathLike[str]) -> None:
-    """Delete what killed writers of a file have left. A writer that still runs gets a FileNotFoundError."""
+def remove_unfinished(path: str | os.PathLike[str], seconds: float = 0) -> None:
+    """Delete what killed writers of a file have left, if nobody has written to it for so many seconds.
+
+    A writer that still runs gets a FileNotFoundError. The time grows with the number of files in the folder.
+    """
     place = Path(os.path.realpath(path))
     for part in place.parent.glob(f"{_begin_of_unfinished(place)}*"):
         with suppress(OSError):  # somebody else was faster, or it is somebody else's
-            part.unlink()
+            if time.time() - part.stat().st_mtime >= seconds:
+                part.unlink()
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -84,6 +91,15 @@ def open_regular(path: Path) -> BinaryIO:
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(f"{path} is a folder, a device or a pipe. Give a file.")
     return path.open("rb")
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a file. Raise OSError if it is none, or if it has more than `most` bytes."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"{path} has more than {most / 1e6:,.0f} MB. Give a smaller file.")
+    return content
 
 
 def _begin_of_unfinished(place: Path) -> str:

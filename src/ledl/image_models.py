@@ -31,18 +31,20 @@ from ledl.arrays import Array
 from ledl.datasets import few_shot_splits
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
+from ledl.files import read_regular
 from ledl.images import (
     CAFFE,
     EFFICIENTNET,
     IMAGENET,
+    LONGEST_LABEL,
     MAX_PIXELS,
     REJECTED,
     ColorFeatures,
     ImageError,
     ImageTransformer,
+    NetworkFeatures,
     PixelFeatures,
     Preprocessing,
-    ResNetFeatures,
     content_key,
     efficientnet_is_installed,
     height_and_width,
@@ -68,6 +70,11 @@ DOUBTFUL = 0.05
 # Training images are near-copies if their distance is at most this share of the usual distance to another
 # class. There is a warning if at least the second share of the images are near-copies.
 NEAR, MANY_NEAR = 0.4, 0.1
+
+LARGEST_JSON = 2**20  # bytes of a preprocessing
+
+# Fields of a record with texts about each training image.
+TEXTS = ("cv_answers", "near_copies", "files", "sha256", "labels")
 
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
@@ -98,6 +105,13 @@ class Record:
     skipped: list[list[str]] = field(default_factory=list)  # names and reasons
     thumbnails: list[Array] | None = None  # JPEG files as arrays of bytes
 
+    def to_info(self) -> dict[str, Any]:
+        """Return the record as the info of a model file. Texts of all images are arrays: lists have a limit."""
+        info = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in TEXTS:
+            info[name] = np.array(info[name], dtype=str) if info[name] else []
+        return info
+
     @classmethod
     def from_info(cls, info: Any) -> Record:
         """Return the record in the info of a model file, or an empty one if there is none.
@@ -107,7 +121,8 @@ class Record:
         if type(info) is not dict or info.get("kind") != KIND:
             return cls()
         with suppress(AttributeError, TypeError, ValueError):
-            found = cls(**{f.name: info[f.name] for f in fields(cls) if f.name in info})
+            arrays = {name: info[name].tolist() for name in TEXTS if isinstance(info.get(name), np.ndarray)}
+            found = cls(**{f.name: (info | arrays)[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
             lists += [found.cv_interval, found.cv_answers, found.near_copies, *found.near_copies]
@@ -157,13 +172,40 @@ def image_model(model: Any, record: Record) -> ImageModel | None:
     parts = parts_of(model)
     takes_images = parts.transformers and isinstance(parts.transformers[0], ImageTransformer)
     classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
-    return ImageModel(model, parts, record) if takes_images and classifies else None
+    if not takes_images or not classifies:
+        return None
+    check_record(record, parts.classifier)
+    return ImageModel(model, parts, record)
+
+
+def check_record(record: Record, classifier: Any) -> None:
+    """Raise ModelFileError if a record contradicts its model, or if classes have names that no folder has."""
+    classes = [str(label) for label in classifier.classes_]
+    longest = max(map(len, classes))
+    if longest > LONGEST_LABEL:
+        raise ModelFileError(
+            f"A class of this model has a name of {longest:,} characters, but {LONGEST_LABEL} is the limit. "
+            "Use the model in Python with ledl.load, or train it again with shorter names."
+        )
+    dictionary = getattr(classifier, "_dictionary", None)
+    numbers = None if dictionary is None else dictionary.sample_labels
+    if record.labels and (
+        set(record.labels) != set(classes)
+        or not set(record.cv_answers) <= {*classes, ""}
+        or not {name for pair in record.near_copies for name in pair} <= set(record.files)
+        or (numbers is not None and record.labels != [classes[j] for j in numbers])
+    ):
+        raise ModelFileError(
+            "The record of the training in this file is of another model: its labels, answers or images are "
+            "not those of the model. Use the model in Python with ledl.load, or train it again."
+        )
 
 
 def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
     """Return the model in a file. `network` is the path of its network, if it has moved."""
     if not Path(path).is_file():
-        what = "is a folder" if Path(path).is_dir() else "does not exist"
+        there = "is a device or a pipe" if Path(path).exists() else "does not exist"
+        what = "is a folder" if Path(path).is_dir() else there
         raise FileNotFoundError(f"{shown(path)} {what}. The first argument must be a model file of ledl fit.")
     stored = read(path)
     found = image_model(stored.model, Record.from_info(stored.info))
@@ -173,7 +215,7 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
             "ledl.load, or train another one with ledl fit."
         )
     if network is not None:
-        if not isinstance(found.extractor, ResNetFeatures):
+        if not isinstance(found.extractor, NetworkFeatures):
             raise ValueError(
                 f"{shown(path)} uses {describe(found.extractor)}, no network. Leave --features out."
             )
@@ -307,9 +349,11 @@ def explain_image(
     shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
         shape = height_and_width(extractor.size) + (() if extractor.color == "gray" else (3,))
+    large = extractor.max_pixels > MAX_PIXELS  # so may the image be, which pages do not read
     explanation.to_html(
         out,
-        sample=image,
+        sample=read_image(image, "RGB", max_pixels=extractor.max_pixels, shrink_to=512) if large else image,
+        title=Path(shown(image)).name if large else None,
         shape=shape,
         training=None if pictures is None else [picture.tobytes() for picture in pictures],
         names=found.record.files or None,
@@ -413,7 +457,7 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
         return described
     record, extractor = found.record, found.extractor
     described |= facts(found)
-    if isinstance(extractor, ResNetFeatures) and hasattr(extractor, "identity_"):
+    if isinstance(extractor, NetworkFeatures) and hasattr(extractor, "identity_"):
         described |= {"network": extractor.identity_, "preprocessing": extractor.preprocessing_.to_json()}
     return described | {
         "thumbnails": str(len(record.thumbnails)) if record.thumbnails else "none",
@@ -447,6 +491,8 @@ def fit_folder(
     for line in [*unused_lines(listing.unused), *listing.notes]:
         report(line)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
+    if len(names) < 2:
+        raise only_one_class(names[0])
     if per_class is not None:
         counts = np.bincount(target)
         if counts.min() < per_class:
@@ -517,7 +563,7 @@ def fit_files(
         reason = next(iter(skipped.values()), "The features of the network are NaN.")
         raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
-        raise ImageError(f"There is only one class, {y[0]}. Give a folder with one folder of images per class.")
+        raise only_one_class(y[0])
     settings: dict[str, Any] = {}
     several = counts.max() > 1  # so that an image can be left out
     answers, sure = np.full(len(y), "", dtype=object), None
@@ -583,13 +629,25 @@ def fit_files(
     return ImageModel(pipeline, parts_of(pipeline), record)
 
 
+def only_one_class(name: str) -> ImageError:
+    """Return the error for images of one class."""
+    return ImageError(f"There is only one class, {name}. Give a folder with one folder of images per class.")
+
+
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
-    """Return pairs of training images that are nearly equal, such as frames of a film, by their features."""
-    units = normalize(X.astype(np.float64))
-    distances = np.sqrt(np.clip(2 - 2 * units @ units.T, 0, None))
-    to_others = np.where(y[:, None] == y, np.inf, distances).min(axis=1)
-    near = distances <= NEAR * np.median(to_others)
-    return [(int(i), int(k)) for i, k in np.argwhere(np.triu(near, 1))]
+    """Return training images that are nearly equal, such as frames of a film, by their features.
+
+    Each is in one pair at most that has it first, with the image that is nearest to it.
+    """
+    units, n = normalize(X.astype(np.float64)), len(X)
+    nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
+    for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
+        distances = np.sqrt(np.clip(2 - 2 * units[rows] @ units.T, 0, None))
+        distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
+        nearest[rows], distance[rows] = distances.argmin(axis=1), distances.min(axis=1)
+        to_others[rows] = np.where(y[rows, None] == y, np.inf, distances).min(axis=1)
+    near = np.flatnonzero(distance <= NEAR * np.median(to_others))
+    return sorted({(min(i, k), max(i, k)) for i, k in zip(near.tolist(), nearest[near].tolist(), strict=True)})
 
 
 def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
@@ -657,14 +715,15 @@ def find_extractor(
     known: dict[str | None, Preprocessing | None] = {None: None, "caffe": CAFFE, "imagenet": IMAGENET}
     try:
         if preprocessing not in known:
-            known[preprocessing] = Preprocessing.from_json(Path(str(preprocessing)).read_text("utf-8"))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            content = read_regular(Path(str(preprocessing)), LARGEST_JSON)
+            known[preprocessing] = Preprocessing.from_json(content.decode("utf-8"))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{preprocessing} does not describe a preprocessing that ledl can do: {str(error).rstrip('.')}. "
             "Give the preprocessor_config.json of the network, write the file with "
             "ledl.features.Preprocessing(...).to_json(), or use caffe or imagenet."
         ) from error
-    return ResNetFeatures(model, preprocessing=known[preprocessing], cache=cache)
+    return NetworkFeatures(model, preprocessing=known[preprocessing], cache=cache)
 
 
 def choose_features(files: Sequence[str | os.PathLike[str]], size: int | None) -> tuple[str, str]:
@@ -708,7 +767,7 @@ def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple
     contents = {}
     for i, path in enumerate(paths):
         with suppress(OSError, ImageError):  # decoding will report it
-            contents[i] = content_key(path)
+            contents[i] = content_key(path, is_image=True)
     left = Counter(content for _, content in known)
     names: dict[str, list[str]] = {}
     for name, content in known:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from functools import cache
 from typing import Any
+from unicodedata import category
 
 
 @cache
@@ -27,6 +28,7 @@ def environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=visible,
     )
     found.filters["data_uri"] = data_uri
     found.globals["version"] = ledl.__version__
@@ -36,6 +38,19 @@ def environment() -> Any:
 def render(template: str, **values: Any) -> str:
     """Return the page that a template makes of some values."""
     return str(environment().get_template(template).render(values))
+
+
+def visible(value: Any) -> Any:
+    """Return text with escapes for characters that nobody sees, or that change the order of others.
+
+    Names come from strangers. Text that is marked as safe, and other values, stay as they are.
+    """
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
+        return value
+    return "".join(
+        c if c.isprintable() or c in "\n\t" or category(c) == "Zs" else c.encode("unicode_escape").decode()
+        for c in value
+    )
 
 
 def data_uri(content: bytes, kind: str) -> str:

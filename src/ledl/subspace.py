@@ -43,8 +43,8 @@ class FeatureMap(NamedTuple):
 
     def __call__(self, X: Array) -> Array:
         """Return the features of samples. Without anything to do, that is X itself."""
-        X = self.powers(X)
-        return scaled(X) if self.unit_norm else X
+        roots = self.powers(X)
+        return scaled(roots, in_place=roots is not X) if self.unit_norm else roots
 
     def powers(self, X: Array) -> Array:
         """Return sign(x) |x|^power. A power of 1 returns X itself."""
@@ -53,7 +53,7 @@ class FeatureMap(NamedTuple):
         xp = namespace(X)
         sizes = xp.abs(X)
         sizes **= self.power  # in place: there may be little memory left
-        return xp.copysign(sizes, X)
+        return np.copysign(sizes, X, out=sizes) if isinstance(X, np.ndarray) else xp.copysign(sizes, X)
 
     def by_norms(self, X: Array, norms: Array, out: Array | None = None) -> Array:
         """Return the features of NumPy samples whose powers have these norms, in `out` or other memory."""
@@ -205,12 +205,15 @@ def squared_norms(X: Array, name: str, first: int = 0) -> Array:
     return squares
 
 
-def scaled(X: Array) -> Array:
-    """Return a copy with samples of norm 1; a zero sample stays zero."""
+def scaled(X: Array, *, in_place: bool = False) -> Array:
+    """Return samples with norm 1, in a copy unless `in_place`; a zero sample stays zero."""
     xp = namespace(X)
     # First by the largest entry, so that squares neither overflow nor vanish.
     largest = xp.maximum(xp.max(X, axis=1), -xp.min(X, axis=1))[:, None]
-    Y = X / xp.where(largest > 0, largest, xp.ones_like(largest))
+    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
+    if in_place:
+        X /= largest
+    Y = X if in_place else X / largest
     norms = xp.astype(xp.sqrt(row_squares(Y)), Y.dtype)[:, None]
     Y /= xp.where(norms > 0, norms, xp.ones_like(norms))
     return Y

@@ -3,19 +3,21 @@
 import csv
 import io
 import json
+import os
+import shlex
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import ledl
 from helpers.commands import FAST, run
 from helpers.digits import NAMES
 from ledl import CRCClassifier
 from ledl.datasets import few_shot_splits
-from ledl.features import Preprocessing, ResNetFeatures
+from ledl.features import NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import read, save
 
 
@@ -124,14 +126,111 @@ def test_large_images_are_refused_unless_allowed(folder, model, tmp_path):
     out = tmp_path / "m.ledl"
     done = run("fit", photos, "-o", out, "--max-pixels", "8999", *FAST)
     assert done.returncode == 2
-    assert "large.png has 100 x 90 pixels, more than max_pixels=8999." in done.stderr
+    assert "large.png has 100 x 90 pixels, more than 8999." in done.stderr
     assert "--max-pixels on the command line" in done.stderr
     assert run("fit", photos, "-o", out, "--max-pixels", "9000", *FAST).returncode == 0
     large = photos / "null" / "large.png"
     assert run("predict", out, large).returncode == 0
     done = run("predict", out, large, "--max-pixels", "8999")
     assert done.returncode == 1
-    assert "max_pixels=8999" in done.stderr
+    assert "more than 8999" in done.stderr
+    words = ["explain", out, large, "-o", tmp_path / "why.html", "--max-pixels"]
+    done = run(*words, "8999")
+    assert done.returncode == 2
+    assert "more than 8999" in done.stderr
+    assert run(*words, "9000").returncode == 0
+
+
+def test_pages_show_images_over_the_default_limit_if_that_is_allowed(model, tmp_path):
+    Image.new("L", (2**14, 2**12 + 1)).save(tmp_path / "large.png")
+    words = ["explain", model, tmp_path / "large.png", "-o", tmp_path / "why.html"]
+    done = run(*words)
+    assert done.returncode == 2
+    assert "large.png has 16384 x 4097 pixels, more than 67108864" in done.stderr
+    done = run(*words, "--max-pixels", 2**27)
+    assert done.returncode == 0, done.stderr
+    assert "large.png" in (tmp_path / "why.html").read_text()
+
+
+def test_more_classes_than_there_are_leave_a_table_a_table(folder, model):
+    done = run("predict", model, folder / "known" / "null", "--format", "csv", "--top", "50")
+    rows = list(csv.reader(done.stdout.splitlines()))
+    assert {len(row) for row in rows} == {2 + 1 + 2 * len(NAMES)}
+
+
+def test_one_class_is_refused_before_any_image_is_read(folder, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "known" / "null", photos / "null")
+    shutil.copytree(folder / "known" / "null", photos / "None of These")
+    for image in photos.glob("*/*"):
+        image.write_bytes(b"unreadable")
+    done = run("fit", photos, "-o", tmp_path / "m.ledl", "--features", "pixels")
+    assert done.returncode == 2
+    assert "'None of These' is an answer of ledl predict, not a class" in done.stderr
+    assert "Error: There is only one class, null." in done.stderr
+
+
+def test_messages_name_options(folder, model, tmp_path):
+    image = folder / "known" / "null" / "00.png"
+    done = run("explain", model, image, "-o", tmp_path / "why.html", "--against", "nobody")
+    assert "Error: --against nobody is not a class of this model." in done.stderr
+    done = run("reproduce", "digits", "--n-per-class", "1", "--out", tmp_path / "out")
+    assert "--n-per-class 1 leaves no samples" in done.stderr
+    assert "or --select defaults." in done.stderr
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--features", "resnet50")
+    assert done.returncode == 2
+    assert "model=" not in done.stderr
+
+
+def test_files_larger_than_any_image_are_not_read(folder, model, tmp_path):
+    for name in ("null", "zwei"):
+        shutil.copytree(folder / "known" / name, tmp_path / "photos" / name)
+    large = tmp_path / "photos" / "null" / "large.png"
+    shutil.copy(folder / "known" / "null" / "00.png", large)
+    os.truncate(large, 2**42)  # a hole behind an image
+    for words in (["predict", model, large], ["predict", model, tmp_path / "photos", "--labels", "folder"]):
+        done = run(*words)
+        assert done.returncode == 1
+        assert "large.png has 4,398 GB, more than an image. Remove the file." in done.stderr
+    done = run("fit", tmp_path / "photos", "-o", tmp_path / "m.ledl", *FAST)
+    assert done.returncode == 2
+    assert "large.png has 4,398 GB" in done.stderr
+    os.truncate(large, 2**42)
+    large.rename(tmp_path / "network.onnx")
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--features", tmp_path / "network.onnx")
+    assert done.returncode == 2
+    assert "The 4,398 GB of" in done.stderr
+
+
+def test_seeds_that_no_generator_takes_are_refused_at_once(folder, tmp_path):
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl", "--seed", 2**32)
+    assert done.returncode == 2
+    assert "'--seed'" in done.stderr
+
+
+def test_hints_are_words_of_a_shell(tmp_path):
+    done = run("datasets", "digits", "-o", tmp_path / "my images")
+    words = shlex.split(done.stdout.split("Next: ")[1])
+    assert words[:3] == ["ledl", "fit", str(tmp_path / "my images")]
+
+
+def test_invisible_characters_are_seen(folder, tmp_path):
+    photos, name = tmp_path / "photos", "cat\u202egnp.\u200b"
+    for new, old in ((name, "null"), ("dog", "zwei")):
+        shutil.copytree(folder / "known" / old, photos / new)
+    out = tmp_path / "m.ledl"
+    assert run("fit", photos, "-o", out, *FAST).returncode == 0
+    done = run("info", out, "--json")
+    assert "cat\\u202egnp.\\u200b" in done.stdout
+    assert json.loads(done.stdout)["labels"].keys() == {name, "dog"}
+    image = next((photos / name).iterdir())
+    done = run("predict", out, image, "--format", "json")
+    assert "\u202e" not in done.stdout
+    assert json.loads(done.stdout)[0]["path"] == str(image)
+    assert run("explain", out, image, "-o", tmp_path / "why.html").returncode == 0
+    page = (tmp_path / "why.html").read_text()
+    assert "cat\\u202egnp.\\u200b" in page
+    assert not {"\u202e", "\u200b"} & set(page)
 
 
 def test_class_folders_are_found_at_any_depth_and_flat_folders_refused(folder, model, tmp_path):
@@ -192,7 +291,7 @@ def test_a_model_file_cannot_make_a_network_take_larger_images(folder, tmp_path)
     from helpers.networks import write_model
 
     write_model(tmp_path / "network.onnx", n_features=16, size=8)
-    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
+    extractor = NetworkFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8)).fit()
     images = sorted((folder / "known").rglob("*.png"))
     classifier = CRCClassifier().fit(extractor.transform(images), [path.parent.name for path in images])
     hostile = Preprocessing(size=1024)
@@ -364,6 +463,26 @@ def test_changed_records_are_reported(folder, model, tmp_path):
         done = run(command, tmp_path / "t.ledl", *words, cwd=tmp_path)
         assert done.returncode == 2
         assert "was not written by ledl fit" in done.stderr
+
+
+def test_records_of_other_models_and_endless_names_are_reported(folder, model, tmp_path):
+    stored, image = read(model), folder / "known" / "null" / "00.png"
+    info, n = stored.info, len(stored.info["labels"])
+    for change in (
+        {"labels": ["x"] * n},
+        {"labels": info["labels"][::-1]},
+        {"cv_answers": ["x"] * n},
+        {"near_copies": [["a", "b"]]},
+    ):
+        ledl.save(stored.model, tmp_path / "t.ledl", info={**info, **change})
+        for command, *words in (["info"], ["predict", image], ["explain", image, "-o", "e.html"]):
+            done = run(command, tmp_path / "t.ledl", *words, cwd=tmp_path)
+            assert done.returncode == 2
+            assert "is of another model" in done.stderr
+    X, y = np.random.default_rng(0).random((4, 64)), ["a" * 1000, "b"] * 2
+    ledl.save(make_pipeline(PixelFeatures(size=8), ledl.CRCClassifier().fit(X, y)), tmp_path / "t.ledl")
+    done = run("predict", tmp_path / "t.ledl", image)
+    assert "has a name of 1,000 characters, but 255 is the limit" in done.stderr
 
 
 def test_one_image_of_a_class_is_enough_to_predict(folder, tmp_path):

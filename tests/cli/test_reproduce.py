@@ -73,7 +73,7 @@ def test_json_for_machines_is_all_of_stdout(tmp_path):
         (["reproduce", "--methods", "svm"], "no method 'svm'"),
         (["reproduce", "--splits", "0"], "than or equal to 1"),
         (["reproduce", "--select", "test"], "'wide', 'defaults'"),
-        (["reproduce", "--n-per-class", "1"], "select='defaults'"),
+        (["reproduce", "--n-per-class", "1"], "--select defaults"),
         (["reproduce", "pie"], "Ask Carnegie Mellon"),
         pytest.param(
             ["reproduce", "--dask", "nowhere"],

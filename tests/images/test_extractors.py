@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from helpers.networks import write_model
 from ledl import CRCClassifier
 from ledl.datasets import load, load_image_folder
-from ledl.features import CAFFE, ImageError, NetworkError, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import CAFFE, ImageError, NetworkError, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.images import _extractors
 from ledl.images._extractors import pyramid_parts
 from ledl.images._networks import OnnxNetwork
@@ -82,7 +82,7 @@ def test_bad_sizes_of_pixels_are_reported(size):
 
 def test_features_are_the_output_of_the_network(images, files, model):
     path, weights = model
-    extractor = ResNetFeatures(path, preprocessing=SMALL, batch_size=3)
+    extractor = NetworkFeatures(path, preprocessing=SMALL, batch_size=3)
     features = extractor.fit_transform(files)
     assert features.dtype == np.float32
     assert_allclose(features, [expected_features(image, weights) for image in images], rtol=1e-4)
@@ -90,7 +90,7 @@ def test_features_are_the_output_of_the_network(images, files, model):
     assert_allclose(extractor.transform([Image.open(file) for file in files]), features, rtol=1e-6)
     assert extractor.transform([]).shape == (0, 0)
     with pytest.raises(ValueError, match="'batch_size' parameter"):
-        ResNetFeatures(path, batch_size=0).fit()
+        NetworkFeatures(path, batch_size=0).fit()
 
 
 @pytest.mark.parametrize(("size", "pyramid", "n_batches"), [(800, False, 2), (600, True, 7)])
@@ -102,7 +102,7 @@ def test_large_inputs_come_in_smaller_batches(images, model, monkeypatch, size, 
         return batch[:, :, 0, 0]
 
     monkeypatch.setattr(OnnxNetwork, "__call__", run)
-    extractor = ResNetFeatures(
+    extractor = NetworkFeatures(
         model[0], preprocessing=Preprocessing(size=size), pyramid=pyramid, batch_size=1000
     )
     features = extractor.transform(images)
@@ -114,7 +114,7 @@ def test_large_inputs_come_in_smaller_batches(images, model, monkeypatch, size, 
 
 def test_the_pyramid_is_the_image_and_five_crops_of_half_its_size(images, model):
     path, weights = model
-    features = ResNetFeatures(path, preprocessing=SMALL, pyramid=True, batch_size=7).transform(images)
+    features = NetworkFeatures(path, preprocessing=SMALL, pyramid=True, batch_size=7).transform(images)
     assert features.shape == (7, 24)
     image = images[4]  # 20 x 28
     crops = [image, image[:10, :14], image[:10, 14:], image[10:, :14], image[10:, 14:], image[5:15, 7:21]]
@@ -124,7 +124,7 @@ def test_the_pyramid_is_the_image_and_five_crops_of_half_its_size(images, model)
 
 def test_a_cache_is_used_and_keyed_by_content_model_and_preprocessing(files, model, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=cache)
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=cache)
     features = extractor.transform(files)
     stored = sorted(cache.rglob("*.npy"))
     assert len(stored) == 7
@@ -149,14 +149,14 @@ def test_a_cache_is_used_and_keyed_by_content_model_and_preprocessing(files, mod
 def test_a_killed_extraction_continues(files, model, tmp_path):
     script = f"""
 import time
-from ledl.features import Preprocessing, ResNetFeatures
+from ledl.features import Preprocessing, NetworkFeatures
 from ledl.images._networks import OnnxNetwork
 fast = OnnxNetwork.__call__
 def slow(self, batch):
     time.sleep(0.2)
     return fast(self, batch)
 OnnxNetwork.__call__ = slow
-extractor = ResNetFeatures({str(model[0])!r}, preprocessing=Preprocessing(size=8, channels="BGR", scale=1.0,
+extractor = NetworkFeatures({str(model[0])!r}, preprocessing=Preprocessing(size=8, channels="BGR", scale=1.0,
     mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0)), batch_size=1, cache={str(tmp_path / "cache")!r})
 extractor.transform({[str(f) for f in files]!r})
 """
@@ -168,7 +168,7 @@ extractor.transform({[str(f) for f in files]!r})
     process.wait()
     done = len(list((tmp_path / "cache").rglob("*.npy")))
     assert 2 <= done < 7
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, batch_size=1, cache=tmp_path / "cache")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, batch_size=1, cache=tmp_path / "cache")
     expected = clone(extractor).set_params(cache=None).transform(files)
     assert_array_equal(extractor.transform(files), expected)
 
@@ -178,7 +178,7 @@ def test_bad_images_are_named_or_listed(files, model, tmp_path):
     mixed = [*files[:2], tmp_path / "bad.png", *files[2:]]
     for extractor in (
         PixelFeatures(),
-        ResNetFeatures(model[0], preprocessing=SMALL, batch_size=2, cache=tmp_path / "c"),
+        NetworkFeatures(model[0], preprocessing=SMALL, batch_size=2, cache=tmp_path / "c"),
     ):
         with pytest.raises(ImageError, match=r"bad.png is not an image"):
             extractor.transform(mixed)
@@ -196,7 +196,7 @@ def test_bad_images_are_named_or_listed(files, model, tmp_path):
 
 
 def test_images_come_in_any_kind_of_list(images, files, model):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL)
     expected = extractor.transform(files)
     order = [3, 0, 6, 1]
     series = pd.Series([str(file) for file in files]).iloc[order]
@@ -212,7 +212,7 @@ def test_images_come_in_any_kind_of_list(images, files, model):
 
 
 def test_a_cache_sees_palettes_orientation_and_weights(model, tmp_path):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, pyramid=True, cache=tmp_path / "cache")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, pyramid=True, cache=tmp_path / "cache")
     plain = clone(extractor).set_params(cache=None)
     red, blue = (Image.new("P", (8, 8)) for _ in range(2))
     red.putpalette([255, 0, 0])
@@ -229,7 +229,7 @@ def test_a_cache_sees_palettes_orientation_and_weights(model, tmp_path):
 
 def test_a_pipe_is_not_read(files, model, tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache", on_error="skip")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache", on_error="skip")
     with pytest.warns(
         UserWarning,
         match=r"1 of 2 images could not be read and (were left out|have rows of NaN): .*pipe.png is not a file",
@@ -239,7 +239,7 @@ def test_a_pipe_is_not_read(files, model, tmp_path):
 
 
 def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
     expected = extractor.transform(files[:1])
     (kept,) = (tmp_path / "cache").rglob("*.npy")
     kept.unlink()
@@ -249,7 +249,7 @@ def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
 
 
 def test_a_cache_that_cannot_be_written_is_reported_once(files, model, tmp_path, monkeypatch):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
     expected = extractor.transform(files[:2])
 
     def full(path, write):
@@ -263,7 +263,7 @@ def test_a_cache_that_cannot_be_written_is_reported_once(files, model, tmp_path,
 
 
 def test_features_have_names(files, model):
-    for extractor in (PixelFeatures(size=4), ResNetFeatures(model[0], preprocessing=SMALL)):
+    for extractor in (PixelFeatures(size=4), NetworkFeatures(model[0], preprocessing=SMALL)):
         frame = extractor.set_output(transform="pandas").fit(files).transform(files)
         assert frame.columns[0] == f"{type(extractor).__name__.lower()}0"
         assert frame.shape[1] == len(extractor.get_feature_names_out())
@@ -272,7 +272,7 @@ def test_features_have_names(files, model):
 
 
 def test_extractors_work_in_pipelines_and_pickles(files, model):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL)
     labels = [0, 1, 0, 1, 0, 1, 0]
     pipeline = make_pipeline(extractor, CRCClassifier()).fit(files, labels)
     again = pickle.loads(pickle.dumps(pipeline))
@@ -281,7 +281,7 @@ def test_extractors_work_in_pipelines_and_pickles(files, model):
 
 def test_a_fitted_extractor_refuses_another_network(files, model, tmp_path):
     path, _ = model
-    extractor = ResNetFeatures(path, preprocessing=SMALL).fit()
+    extractor = NetworkFeatures(path, preprocessing=SMALL).fit()
     expected = extractor.transform(files)
     copy = tmp_path / "moved.onnx"
     copy.write_bytes(path.read_bytes())
@@ -301,7 +301,7 @@ def test_a_fitted_extractor_refuses_another_network(files, model, tmp_path):
 
 
 def test_an_extractor_that_is_not_fitted_takes_any_network(files, model, tmp_path):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL)
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL)
     assert extractor.transform(files).shape == (7, 4)
     write_model(tmp_path / "other.onnx", n_features=5)
     assert extractor.set_params(model=tmp_path / "other.onnx").transform(files).shape == (7, 5)
@@ -323,7 +323,7 @@ def test_real_images_have_the_prepared_features(real):
     """One image per class; benchmarks/features.py has all."""
     weights, listing = real
     chosen = [i for i, name in enumerate(listing.filenames) if name.endswith("03.jpg")]
-    features = ResNetFeatures(weights).transform([listing.filenames[i] for i in chosen])
+    features = NetworkFeatures(weights).transform([listing.filenames[i] for i in chosen])
     rows = [100 * listing.target[i] + int(listing.filenames[i][-6:-4]) for i in chosen]
     expected = load("ucmerced").data[rows]
     errors = np.linalg.norm(features - expected, axis=1) / np.linalg.norm(expected, axis=1)
@@ -333,14 +333,14 @@ def test_real_images_have_the_prepared_features(real):
 
 def test_the_real_network_refuses_other_sizes_at_once(real):
     weights, listing = real
-    extractor = ResNetFeatures(weights, preprocessing=replace(CAFFE, size=1024))
+    extractor = NetworkFeatures(weights, preprocessing=replace(CAFFE, size=1024))
     with pytest.raises(NetworkError, match=r"takes .*\(n, 3, 224, 224\), but .*makes \(n, 3, 1024, 1024\)"):
         extractor.transform(listing.filenames)
 
 
 @pytest.mark.parametrize("damage", ["short", "one", "nan", "archive", "garbage"])
 def test_damaged_features_in_a_cache_are_computed_again(files, model, tmp_path, damage):
-    extractor = ResNetFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache").fit()
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache").fit()
     expected = extractor.transform(files)
     for kept in (tmp_path / "cache").rglob("*.npy"):
         if damage == "archive":

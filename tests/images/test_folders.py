@@ -93,7 +93,7 @@ KINDS = {
     "text": "is not an image",
     "empty": "is not an image",
     "truncated": "cannot be decoded",
-    "large": "more than max_pixels=67108864",
+    "large": "more than 67108864",
     "bomb": "too many pixels",
     "lying": "is not an image",
     "pipe": "is not a file",

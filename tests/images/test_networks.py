@@ -10,7 +10,7 @@ from onnx import TensorProto
 from PIL import Image
 
 from helpers.networks import write_model, write_rows, write_transformer
-from ledl.features import CAFFE, IMAGENET, NetworkError, Preprocessing, ResNetFeatures
+from ledl.features import CAFFE, IMAGENET, NetworkError, NetworkFeatures, Preprocessing
 from ledl.images._networks import OnnxNetwork
 
 
@@ -67,41 +67,41 @@ def test_tokens_of_a_transformer_become_one_row(n_extra, tmp_path, rng):
 
 def test_missing_and_unknown_models_are_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no model .*gone.onnx.*Give the path of an ONNX file"):
-        ResNetFeatures(tmp_path / "gone.onnx").fit()
+        NetworkFeatures(tmp_path / "gone.onnx").fit()
     (tmp_path / "bad.onnx").write_text("not a model")
     with pytest.raises(ValueError, match=r"bad.onnx is not a model"):
-        ResNetFeatures(tmp_path / "bad.onnx").fit()
+        NetworkFeatures(tmp_path / "bad.onnx").fit()
     write_model(tmp_path / "model.onnx")
     with pytest.raises(
         ValueError, match=r"preprocessing of model.onnx is not known. Give preprocessing= \(--preprocessing"
     ):
-        ResNetFeatures(tmp_path / "model.onnx").fit()
+        NetworkFeatures(tmp_path / "model.onnx").fit()
     write_model(tmp_path / "fixed.onnx", size=9)
     with pytest.raises(
         NetworkError, match=r"fixed.onnx takes .* \(n, 3, 9, 9\), but .*makes \(n, 3, 8, 8\). Give"
     ):
-        ResNetFeatures(tmp_path / "fixed.onnx", preprocessing=Preprocessing(size=8)).fit()
+        NetworkFeatures(tmp_path / "fixed.onnx", preprocessing=Preprocessing(size=8)).fit()
 
 
 @pytest.mark.parametrize("shape", [(1, 3, "h", "w"), ("n", 3, 9, 8), ("n", 8, 8, 3), ("n", 192)])
 def test_an_input_that_does_not_fit_is_refused_before_an_image_is_decoded(shape, tmp_path, monkeypatch):
     write_rows(tmp_path / "network.onnx", 192, shape=shape)
     monkeypatch.setattr("ledl.images._extractors.read_image", lambda *_, **__: pytest.fail("decoded"))
-    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    extractor = NetworkFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
     with pytest.raises(NetworkError, match=r"network.onnx takes .*makes \(n, 3, 8, 8\). Give"):
         extractor.transform([tmp_path / "1.png"])
 
 
 def test_a_network_that_does_not_tell_its_input_is_taken(tmp_path):
     write_rows(tmp_path / "network.onnx", 192, shape=None)
-    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    extractor = NetworkFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
     assert extractor.fit_transform([np.zeros((9, 9), np.uint8)]).shape == (1, 192)
 
 
 @pytest.mark.parametrize("n_columns", [96, 7], ids=["two rows an image", "not divisible"])
 def test_errors_of_a_network_at_work_are_ours(n_columns, tmp_path):
     write_rows(tmp_path / "network.onnx", n_columns)
-    extractor = ResNetFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
+    extractor = NetworkFeatures(tmp_path / "network.onnx", preprocessing=Preprocessing(size=8))
     with pytest.raises(
         NetworkError, match=r"network.onnx failed on 1 images of 8 x 8 pixels: .*smaller batch_size"
     ):
@@ -134,4 +134,4 @@ def test_a_missing_torchvision_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"model='resnet50' needs torchvision.*ONNX file"):
-        ResNetFeatures("resnet50").fit()
+        NetworkFeatures("resnet50").fit()

@@ -136,7 +136,7 @@ def test_heic_is_read_with_its_extra(tmp_path):
     pillow_heif.from_pillow(Image.fromarray(COLOURS.repeat(4, 0).repeat(4, 1))).save(file, quality=90)
     (tmp_path / "a.heic").write_bytes(file.getvalue())
     assert_allclose(corners(read_back(tmp_path / "a.heic")[::4, ::4]), corners(COLOURS), atol=20)
-    with pytest.raises(ImageError, match="more than max_pixels=100"):
+    with pytest.raises(ImageError, match="more than 100"):
         read_image(tmp_path / "a.heic", "RGB", max_pixels=100)
     (tmp_path / "b.heic").write_bytes(file.getvalue()[:200])
     with pytest.raises(ImageError, match=r"b\.heic"):
@@ -198,7 +198,7 @@ def test_other_formats_and_small_images_are_decoded_in_full(large, tmp_path):
     assert_array_equal(
         read_image(tmp_path / "small.jpg", "RGB", shrink_to=32), read_image(tmp_path / "small.jpg", "RGB")
     )
-    with pytest.raises(ImageError, match="max_pixels=1000"):
+    with pytest.raises(ImageError, match="more than 1000"):
         read_image(large, "RGB", shrink_to=32, max_pixels=1000)
 
 

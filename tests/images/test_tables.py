@@ -97,6 +97,10 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ("a.png\n", "must have a path and a label in every line"),
         ("a.png,\n", "has no labels: all 1 images in it are unlabelled"),
         ("", "must have a path and a label"),
+        (
+            f"a.png,{'x' * 300}\nb.png,cat\n",
+            "line 1: the label 'x*'... has 300 characters, but 255 is the limit",
+        ),
         ("path,label\n,cat\n", "line 2: there is a label, 'cat', but no path"),
         ("a.png,Cat\nb.png,cat\n", "Two classes have the same name: 'Cat' and 'cat'"),
         ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),
@@ -113,3 +117,22 @@ def test_bad_tables_are_reported_with_the_line(text, message, photos):
 def test_a_missing_table_is_reported(photos):
     with pytest.raises(ImageError, match=r"no table gone.csv, neither here nor in .*downloads"):
         load_image_folder(photos, labels="gone.csv")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "hole"])
+def test_tables_that_never_end_are_refused(photos, kind):
+    table = photos / "labels.csv"
+    if kind == "pipe":
+        os.mkfifo(table)
+    elif kind == "device":
+        table.symlink_to("/dev/zero")
+    else:
+        table.write_bytes(b"")
+        os.truncate(table, 2**40)
+    reason = (
+        r"has more than 67 MB\. Give a smaller file"
+        if kind == "hole"
+        else "is a folder, a device or a pipe. Give"
+    )
+    with pytest.raises(ImageError, match=f"labels.csv cannot be read: .*{reason}"):
+        load_image_folder(photos, labels="labels.csv")

@@ -25,7 +25,7 @@ from ledl import (
     save,
 )
 from ledl.dictionary import ClassifierRule
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import _checks
 from ledl.subspace import RowSpace
 
@@ -37,6 +37,19 @@ def test_parameters_that_ask_for_attributes_which_are_not_there(name, parameter,
     model, _ = fitted(name)
     with pytest.raises(ModelFileError, match="it has no scal"):
         save(model.set_params(**{parameter: value}), path)
+
+
+def test_answers_and_places_of_judged_samples_are_possible(path):
+    model, _ = fitted("rejecting")
+    answers, places = model.cv_predictions_, model.judged_
+    model.cv_predictions_ = np.full_like(answers, answers.max() + 1)
+    with pytest.raises(ModelFileError, match="its predictions are no classes"):
+        save(model, path)
+    model.cv_predictions_ = answers
+    for wrong in (places - 1, places[::-1].copy(), np.zeros_like(places)):
+        model.judged_ = wrong
+        with pytest.raises(ModelFileError, match="its judged samples are not in order"):
+            save(model, path)
 
 
 @pytest.mark.parametrize("name", ["normalizer", "standard", "pca", "svc"])
@@ -129,7 +142,7 @@ def test_images_of_any_size_are_not_asked_for(tmp_path):
     hostile = Preprocessing()
     object.__setattr__(hostile, "size", 4096)
     with pytest.raises(ModelFileError, match=r"size=4096 .*size from 1 to 1024"):
-        save(ResNetFeatures("network.onnx", preprocessing=hostile), tmp_path / "hostile.ledl")
+        save(NetworkFeatures("network.onnx", preprocessing=hostile), tmp_path / "hostile.ledl")
     wide = make_pipeline(PixelFeatures(size=100), Normalizer(), fitted("crc")[0])
     with pytest.raises(ModelFileError, match="a step gives 10000 values and the next takes 12"):
         save(wide, tmp_path / "wide.ledl")

@@ -6,9 +6,12 @@ import os
 import pickle
 import re
 import resource
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,7 @@ from ledl import (
     load,
     save,
 )
+from ledl.files import UNFINISHED
 from ledl.persistence import read
 from ledl.persistence._format import read_file, write_file
 
@@ -47,6 +51,42 @@ def message_of(path, changed):
     assert str(caught.value).startswith(f"{path} ")
     assert str(caught.value).endswith(".")
     return str(caught.value)
+
+
+def test_files_are_those_of_safetensors(path):
+    arrays = [np.arange(6.0).reshape(2, 3), np.array(True), np.zeros((0, 3), np.int16), np.array(["a", "bc"])]
+    arrays += [np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)), np.array(7, np.uint64)]
+    write_file(path, {"model": "\u00e4"}, arrays)
+    tensors = load_file(path)
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    metadata = json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]
+    assert len(save_tensors(tensors, metadata)) == len(path.read_bytes())
+    assert_same(read_file(path)[1], arrays)
+
+
+def test_a_killed_save_leaves_only_what_the_next_one_finds(path):
+    """Whatever a save writes is under a name of our own."""
+    seen = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: seen.update(os.listdir(path.parent)))
+    try:
+        save(CRCClassifier().fit(np.eye(4), [0, 0, 1, 1]), path)
+    finally:
+        sys.setprofile(before)
+    assert {name for name in seen if not fnmatch(name, UNFINISHED)} <= {path.name}
+    assert len(seen) == 2
+
+
+def test_the_next_save_deletes_what_was_left_an_hour_ago(path):
+    program = "import os, sys; from pathlib import Path; from ledl.files import write_atomically; "
+    program += "write_atomically(Path(sys.argv[1]), lambda file: os._exit(0))"
+    for name in (path, path, path.with_name("another")):
+        subprocess.run([sys.executable, "-c", program, name], check=True)
+    parts = sorted(path.parent.glob(UNFINISHED), key=lambda part: part.stat().st_mtime_ns)
+    for part in (parts[0], parts[2]):
+        os.utime(part, (0, part.stat().st_mtime - 3700))
+    save(CRCClassifier().fit(np.eye(4), [0, 0, 1, 1]), path)
+    assert set(path.parent.iterdir()) == {path, *parts[1:]}
 
 
 def test_files_that_are_no_models_are_distinguished(path, content, tmp_path):
@@ -106,7 +146,7 @@ def test_a_full_disk_is_an_error_of_the_system(path, content):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"model.ledl could not be written: .*File too large"):
+        with pytest.raises(OSError, match=r"File too large: .*model.ledl"):
             save(fitted("crc")[0], path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

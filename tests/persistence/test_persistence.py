@@ -32,7 +32,7 @@ from ledl import (
     load,
     save,
 )
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import read
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -135,7 +135,7 @@ def test_numbers_and_lists_of_other_types_than_usual(path):
     unusual = Preprocessing(size=np.int64(8), mean=[1.0, 2, np.float32(3)])
     for model in (
         PixelFeatures(size=(np.int64(4), 6)),
-        ResNetFeatures("resnet50", preprocessing=unusual),
+        NetworkFeatures("resnet50", preprocessing=unusual),
         Pipeline((["n", Normalizer()], ["c", CRCClassifier(alpha=np.float32(0.5))])),
     ):
         again = round_trip(model, path)
@@ -172,7 +172,7 @@ def test_networks_are_pointed_to_and_never_stored(path, tmp_path):
     write_model(network)
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (9, 9, 3), dtype=np.uint8) for _ in range(6)]
-    extractor = ResNetFeatures(network, preprocessing=SMALL, cache=tmp_path / "cache", progress=False)
+    extractor = NetworkFeatures(network, preprocessing=SMALL, cache=tmp_path / "cache", progress=False)
     model = make_pipeline(extractor, CRCClassifier()).fit(images, [0, 1] * 3)
     again = round_trip(model, path)
     stored = again[0]
@@ -192,7 +192,7 @@ def test_networks_are_pointed_to_and_never_stored(path, tmp_path):
     network.rename(tmp_path / "moved.onnx")
     with pytest.raises(FileNotFoundError, match=r"set_params\(model="):
         load(path).predict(images)
-    moved = load(path).set_params(resnetfeatures__model=tmp_path / "moved.onnx")
+    moved = load(path).set_params(networkfeatures__model=tmp_path / "moved.onnx")
     assert_array_equal(moved.predict(images), model.predict(images))
     write_model(network, n_features=4, size=8)
     with pytest.raises(ValueError, match=r"trained on features of sha256:.*, but .*net.onnx is sha256:"):
@@ -201,7 +201,7 @@ def test_networks_are_pointed_to_and_never_stored(path, tmp_path):
 
 def test_an_extractor_that_does_not_know_its_output_travels(path, tmp_path):
     write_model(tmp_path / "net.onnx")
-    extractor = ResNetFeatures(tmp_path / "net.onnx", preprocessing=SMALL).fit()
+    extractor = NetworkFeatures(tmp_path / "net.onnx", preprocessing=SMALL).fit()
     del extractor.output_  # as in files of earlier versions
     assert not hasattr(round_trip(extractor, path), "output_")
     extractor.output_ = 5

@@ -16,7 +16,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ledl.datasets import available, few_shot_splits, load
-from ledl.features import IMAGENET, ResNetFeatures
+from ledl.features import IMAGENET, NetworkFeatures
 
 FOLDER = Path(__file__).parents[2] / "examples"
 README = FOLDER.parent / "README.md"
@@ -124,7 +124,7 @@ def test_the_export_of_a_network_in_the_documentation_runs(tmp_path, monkeypatch
     batch = np.stack([IMAGENET(Image.fromarray(image)) for image in images])
     with torch.inference_mode():
         expected = network.eval()(torch.from_numpy(batch)).numpy()
-    extractor = ResNetFeatures(tmp_path / "resnet50.onnx", preprocessing=IMAGENET)
+    extractor = NetworkFeatures(tmp_path / "resnet50.onnx", preprocessing=IMAGENET)
     assert_allclose(extractor.fit().transform(images), expected, atol=1e-5)
     assert extractor.output_ == "output features"
 

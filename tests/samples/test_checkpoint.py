@@ -195,6 +195,18 @@ def test_damage_anywhere_is_found(monkeypatch, tmp_path, digits):
         assert path.read_bytes() == content
 
 
+def test_a_file_that_goes_on_and_on_is_not_read(monkeypatch, tmp_path, digits):
+    X, y = digits
+    path = tmp_path / "fit"
+    model = LEDLClassifier(**OPTIONS, checkpoint=path)
+    stopped(monkeypatch, model, X, y)
+    os.truncate(path, 2**42)  # a hole of four terabytes
+    with pytest.raises(ValueError, match=r"checkpoint=.*other samples"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="another fit: alpha was"):
+        clone(model).set_params(alpha=0.5).fit(X, y)
+
+
 def test_more_iterations_may_be_asked_for_but_not_fewer(monkeypatch, tmp_path, digits):
     X, y = digits
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")

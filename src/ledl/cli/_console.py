@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -13,6 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 # Exit statuses; the first is the shell's for Ctrl-C.
 INTERRUPTED, FAILED, SOME_UNREADABLE = 130, 2, 1
+
+
+# Parameters of the library that are options of the commands, and the names that differ.
+PARAMETER = re.compile(
+    r"\b(against|dask|device|max_pixels|model|n_per_class|n_splits|out|reject|select)=('[^']*'|[^\s,;:]*[^\s,;:.])"
+)
+OTHER_NAMES = {"model": "features", "n_splits": "splits"}
 
 
 class PipedConsole(Console):
@@ -25,6 +35,22 @@ class PipedConsole(Console):
 def visible(text: str) -> str:
     """Return text in one line with control characters escaped, so that it cannot control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def to_json(value: Any) -> str:
+    """Return JSON in one line. Its text is escaped if some of it cannot be printed, and readable otherwise."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+
+
+def as_options(text: str) -> str:
+    """Return a message of the library with parameters, such as n_per_class=5, as options: --n-per-class 5."""
+
+    def to_option(found: re.Match[str]) -> str:
+        name = OTHER_NAMES.get(found[1], found[1].replace("_", "-"))
+        return f"no --{name}" if found[2] == "None" else f"--{name} {found[2].strip(chr(39))}"
+
+    return PARAMETER.sub(to_option, text)
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -49,7 +75,8 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it at exit
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        say(console, f"Error: {error}", style="red")
+        text = str(error) or "There is not enough memory. Use smaller or fewer images."
+        say(console, f"Error: {as_options(text)}", style="red")
         raise typer.Exit(FAILED) from None
 
 

@@ -5,12 +5,11 @@ Commands import heavy modules only when they run, so that help is fast.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import warnings
 from collections import deque
-from dataclasses import asdict, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,16 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import SOME_UNREADABLE, PipedConsole, bar, errors_reported, say, visible
+from ledl.cli._console import (
+    SOME_UNREADABLE,
+    PipedConsole,
+    as_options,
+    bar,
+    errors_reported,
+    say,
+    to_json,
+    visible,
+)
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for, write_atomically
@@ -152,7 +160,9 @@ def fit(
         int | None,
         typer.Option(min=1, help="Number of random training images per class. Default: all.", metavar="N"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --per-class: another seed draws other images.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of --per-class: another seed draws other images.")
+    ] = 0,
     select: Annotated[
         Select,
         typer.Option(
@@ -251,9 +261,9 @@ def fit(
         stopped = "Training stopped a little before the best model. The accuracy is that of such models."
         texts = [stopped if w.category is ConvergenceWarning else str(w.message) for w in caught]
         for text in dict.fromkeys(texts):
-            say(console, f"Note: {text}", style="yellow")
+            say(console, f"Note: {as_options(text)}", style="yellow")
         record, people = trained.record, PipedConsole()
-        save(trained.model, out, info=asdict(replace(record, thumbnails=None) if no_thumbnails else record))
+        save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
@@ -390,6 +400,7 @@ def predict(
         if reject is not None:
             rejecter_for(found, reject)
         classes = [str(label) for label in found.parts.classifier.classes_]
+        top = min(top, len(classes))
         sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
@@ -451,6 +462,7 @@ def explain(
     features: Annotated[
         str | None, typer.Option(metavar="FILE.onnx", help="Path of the network, if it has moved.")
     ] = None,
+    max_pixels: MaxPixels = None,
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
@@ -458,6 +470,8 @@ def explain(
         from ledl.image_models import explain_image, open_image_model
 
         opened = open_image_model(model, network=features)
+        if max_pixels is not None:
+            opened.extractor.set_params(max_pixels=max_pixels)
         found = explain_image(opened, image, out, reject=reject, against=against)
         say(PipedConsole(), f"{found.text(opened.record.files)}\n\nPage: {out.resolve()}")
 
@@ -474,7 +488,7 @@ def info(
 
         described = all_facts(model)
         if as_json:
-            typer.echo(json.dumps(described, ensure_ascii=False))
+            typer.echo(to_json(described))
             return
         for name, value in described.items():
             if isinstance(value, str):
@@ -507,8 +521,9 @@ def datasets(
             from ledl.cli import _work
 
             n, side = _work.write_images(name, out)
-            then = f"ledl fit {out} -o model.ledl --per-class 5 --size {side}"
-            say(console, f"Wrote {n} images to {out}. Next: {then}")
+            options = ["-o", "model.ledl", "--per-class", "5", "--size", str(side)]
+            then = shlex.join(["ledl", "fit", str(out), *options])
+            say(console, f"Wrote {n} images to {visible(str(out))}. Next: {visible(then)}")
             return
         from ledl.datasets import available, data_folder
 

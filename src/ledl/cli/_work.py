@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sys
 from bisect import insort
@@ -22,7 +21,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from ledl.cli._console import PipedConsole, say, visible
+from ledl.cli._console import PipedConsole, say, to_json, visible
 from ledl.csv_cells import mark_for, to_cell
 from ledl.datasets import load
 from ledl.files import write_atomically
@@ -215,7 +214,7 @@ def write_answers(
                 "p_value": said.p_value,
             }
             fields = {name: value for name, value in fields.items() if value is not None}
-            sys.stdout.write(f"{before}\n{json.dumps(fields, ensure_ascii=False, allow_nan=False)}")
+            sys.stdout.write(f"{before}\n{to_json(fields)}")
             before = ","
         elif form == "csv" and not said.error:
             numbers = [said.probability] * has_probability + [said.p_value] * has_p_value

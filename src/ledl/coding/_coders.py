@@ -39,8 +39,8 @@ from ledl.arrays import (
 from ledl.parallel import map_in_threads
 from ledl.samples import upload_ahead
 from ledl.solvers import compiled
-from ledl.solvers.lasso import PILOTS, Penalty, duality_gap, find_penalty, lasso, reachable
-from ledl.solvers.omp import omp
+from ledl.solvers.lasso import PILOTS, Penalty, duality_gap, find_penalty, lasso, lasso_of_few, reachable
+from ledl.solvers.omp import omp, omp_of_few
 from ledl.subspace import AS_THEY_ARE, FeatureMap, Subspace, squared_norms
 
 # Largest number of numbers in the codes, or the samples, of a chunk: 2 MB in float64, which nearly fit into the
@@ -227,6 +227,9 @@ ADMM_ROUNDS = 1000
 GRAM_THREADS = 512
 # A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
+# Without it, up to this many samples are coded by the products that they need. For OMP the products with all
+# atoms may be this share of the matrix.
+FEW_SAMPLES, FEW_PRODUCTS = 8, 1 / 8
 
 
 class Lasso(NamedTuple):
@@ -242,6 +245,9 @@ class Lasso(NamedTuple):
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
         pilots, n = None, len(samples.data)
+        is_kept = 8 * len(atoms) ** 2 <= MAX_KEPT
+        if samples.where is None and n <= FEW_SAMPLES and not is_kept and self.solver != "admm":
+            return FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
         if samples.where is not None:
             atoms = samples.to_device(atoms)
         elif n >= FEW:
@@ -255,9 +261,27 @@ class Lasso(NamedTuple):
             max_iter=self.max_iter,
             positive=self.positive,
             pilots=pilots,
-            kept=kept if 8 * len(atoms) ** 2 <= MAX_KEPT else None,
+            kept=kept if is_kept else None,
             threads=threads,
         )
+
+
+class FewLassoCoder:
+    """Code a few samples by the lasso over so many atoms that their Gram matrix would take most of the time."""
+
+    solver = "active_set"
+
+    def __init__(self, atoms: Array, settings: Lasso) -> None:
+        squared_norms(atoms, "The dictionary")  # raises if not finite
+        self.atoms, self.tol, self._settings = atoms.astype(np.float64, copy=False), settings.tol, settings
+
+    def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
+        """Return codes, gaps, iterations, and True where gaps are small enough."""
+        alpha, tol, _, max_iter, positive = self._settings
+        codes, info = lasso_of_few(
+            self.atoms, X, sq_norms, alpha, tol, max_iter=max_iter, positive=positive, start=start
+        )
+        return codes, info.gap, info.n_iter, info.converged
 
 
 class LassoCoder:
@@ -341,12 +365,8 @@ class LassoCoder:
 
     def _system(self, dtype: Any) -> tuple[Array, Array]:
         """Return atoms and their Gram matrix in the type `dtype`."""
-        key = dtype, self.atoms.device
         with self._lock:  # the threads of one call need one matrix, not each its own
-            if key not in self._kept:
-                D = namespace(self.atoms).astype(self.atoms, dtype, copy=False)
-                self._kept[key] = D, gram(D, self._threads)
-        return self._kept[key]  # type: ignore[no-any-return]
+            return system(self.atoms, dtype, self._kept, self._threads)
 
     def _takes_many_rounds(self, pilots: Array, sq_norms: Array) -> bool:
         """Try exact steps, and return True if they take so many rounds that ADMM is faster.
@@ -455,6 +475,15 @@ def _fit_float32(squares: Array) -> bool:
     return bool(((squares == 0) | ((squares > low) & (squares < high))).all())
 
 
+def system(atoms: Array, dtype: Any, kept: dict[Any, Any], threads: int) -> tuple[Array, Array]:
+    """Return atoms and their Gram matrix in the type `dtype`, which `kept` may have already."""
+    key = dtype, atoms.device
+    if key not in kept:
+        D = namespace(atoms).astype(atoms, dtype, copy=False)
+        kept[key] = D, gram(D, threads)
+    return kept[key]  # type: ignore[no-any-return]
+
+
 def gram(atoms: Array, threads: int = 1) -> Array:
     """Return D D'. Threads fill tiles of its lower triangle, which do not depend on the number of threads.
 
@@ -539,24 +568,38 @@ class OMP(NamedTuple):
     def prepare(
         self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
     ) -> Coder:
-        return OMPCoder(samples.to_device(atoms), self.n_nonzero, threads)
+        is_kept, on_host = 8 * len(atoms) ** 2 <= MAX_KEPT, samples.where is None
+        n_products = min(self.n_nonzero, *atoms.shape) * len(samples.data)
+        few = on_host and not is_kept and n_products <= FEW_PRODUCTS * len(atoms)
+        atoms = atoms if on_host else samples.to_device(atoms)
+        return OMPCoder(atoms, self.n_nonzero, kept if is_kept else {}, threads, few=few)
 
 
 class OMPCoder:
-    """Code samples by orthogonal matching pursuit, in float64, on the device of the atoms."""
+    """Code samples by orthogonal matching pursuit, in float64, on the device of the atoms.
+
+    `kept` is as for `LassoCoder`. A `few` samples need no Gram matrix.
+    """
 
     solver, tol = "omp", None
 
-    def __init__(self, atoms: Array, n_nonzero: Any, threads: int = 1) -> None:
+    def __init__(
+        self, atoms: Array, n_nonzero: Any, kept: dict[Any, Any], threads: int = 1, *, few: bool = False
+    ) -> None:
         xp = namespace(atoms)
         squared_norms(atoms, "The dictionary")  # raises if not finite
-        self.atoms = xp.astype(atoms, xp.float64, copy=False)
-        self.n_nonzero = min(n_nonzero, *atoms.shape)
-        self._G = gram(self.atoms, threads)
+        self.n_nonzero, self._G = min(n_nonzero, *atoms.shape), None
+        if few:
+            self.atoms = atoms.astype(np.float64, copy=False)
+        else:
+            self.atoms, self._G = system(atoms, xp.float64, kept, threads)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Return codes, NaN for gaps, numbers of atoms taken, and True."""
         xp, n = namespace(X), len(X)
-        rhs = xp.astype(X, xp.float64, copy=False) @ self.atoms.T
-        codes, n_iter = omp(self._G, rhs, sq_norms, self.n_nonzero)
+        if self._G is None:
+            codes, n_iter = omp_of_few(self.atoms, X, sq_norms, self.n_nonzero)
+        else:
+            rhs = xp.astype(X, xp.float64, copy=False) @ self.atoms.T
+            codes, n_iter = omp(self._G, rhs, sq_norms, self.n_nonzero)
         return codes, np.full(n, np.nan), to_host(n_iter), np.ones(n, dtype=bool)

@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 
 from ledl.datasets._archives import ArchiveError, extract
 from ledl.datasets._readers import READERS, as_usps
-from ledl.images import Preprocessing, ResNetFeatures, content_key, load_image_folder
+from ledl.images import NetworkFeatures, Preprocessing, content_key, load_image_folder
 
 # Name of the network that turns images of a dataset into features, in the data folder.
 NETWORK_FILE = "resnet50_pool5.onnx"
@@ -255,7 +255,7 @@ def _features_of_images(info: Bunch, source: Bunch, home: Path) -> Bunch:
     listing = load_image_folder(folder, decode=False)
     described = model.with_suffix(".json")
     preprocessing = Preprocessing.from_json(described.read_text("utf-8")) if described.is_file() else None
-    extractor = ResNetFeatures(
+    extractor = NetworkFeatures(
         model, preprocessing=preprocessing, pyramid=source.pyramid, cache=home / "features"
     )
     data = extractor.fit_transform(listing.filenames)
@@ -282,7 +282,7 @@ def _find_model(info: Bunch, home: Path) -> Path:
             f"The features of {info.name!r} need the network {model}, which is missing. Put an ONNX file of "
             "ResNet-50 up to its last pooling layer there. If it is your own network, put its preprocessing "
             f"next to it as {model.with_suffix('.json').name} (docs/datasets.md). Or extract features yourself "
-            "with ledl.features.ResNetFeatures."
+            "with ledl.features.NetworkFeatures."
         )
     return model
 

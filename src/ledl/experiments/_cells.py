@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 import ledl
 from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
-from ledl.files import UNFINISHED, open_regular, write_atomically
+from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
 from ledl.methods import METHODS, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 
@@ -46,7 +46,6 @@ SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
 SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
-ABANDONED_AFTER = 24 * 3600.0  # seconds until the writer of a temporary file must have been killed
 load_dataset = cache(load)  # read once in every process
 LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
 
@@ -227,7 +226,7 @@ class Plan:
 
 
 class Done(NamedTuple):
-    """A cell that has ended, with a result or an error."""
+    """A cell that has ended, with a result or an error. It has both if the result could not be stored."""
 
     cell: Cell
     result: dict[str, Any] | None
@@ -352,13 +351,34 @@ class Store:
         result = entry.get("result")
         return result if is_result(result) else None
 
+    def get_checked(self, cell: Cell) -> dict[str, Any] | None:
+        """Return the result of a cell, or None if there is none, or if it contradicts the cell or itself."""
+        result = self.get(cell.identity)
+        return result if result is not None and fits(result, cell) else None
+
+    def has(self, identity: Mapping[str, Any]) -> bool:
+        """Return whether there is anything under the name of a cell, whatever it is."""
+        return os.path.lexists(self._path(identity))
+
+    def keep(self, done: Done) -> Done:
+        """Store the result of a cell if it has one. An error says why that failed; the result is not lost."""
+        try:
+            if done.result is not None and self.get_checked(done.cell) is None:
+                self._write(done.cell.identity, done.result)
+        except OSError as error:
+            return done._replace(error=f"The result could not be stored: {error}")
+        return done
+
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Store a result, unless another process was faster."""
         if self.get(identity) is None:
-            path = self._path(identity)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"identity": as_json(identity), "result": result}, allow_nan=False)
-            write_atomically(path, text.encode())
+            self._write(identity, result)
+
+    def _write(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        path = self._path(identity)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"identity": as_json(identity), "result": result}, allow_nan=False)
+        write_atomically(path, text.encode())
 
     def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Write a record of this run to a new file, and return it: options, time, versions, machine."""
@@ -403,15 +423,34 @@ def is_result(result: Any) -> bool:
     labels, warned, made_by = result.get("predicted"), result.get("warnings"), result.get("made_by", {})
     return (
         all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, result.get("agreement", 0.0)])
-        and result["accuracy"] <= 1
+        and max(result["accuracy"], result.get("agreement", 0.0)) <= 1
         and all(type(result.get(name)) is int for name in ("n_test", "n_shared"))
         and isinstance(labels, list)
         and len(labels) == result["n_test"]
         and all(type(label) is int for label in labels)
         and isinstance(result.get("settings"), dict)
+        and ("agreement" not in result or type(result["settings"].get("transform_tol")) is float)
         and isinstance(warned, list)
         and isinstance(made_by, dict)
         and all(isinstance(text, str) for text in [*warned, *made_by.values()])
+    )
+
+
+def fits(result: Mapping[str, Any], cell: Cell) -> bool:
+    """Return whether a result can be of this cell: its settings, and its accuracy by the true labels."""
+    _, test = split(cell.dataset, cell.n_per_class, cell.seed)
+    true, known = load_dataset(cell.dataset).target[test], cell.known_settings
+    method = METHODS[METHODS[cell.method].chooses_for or cell.method]
+    try:
+        model = method.make(result["settings"])
+        for step in getattr(model, "named_steps", {"": model}).values():
+            step._validate_params()
+    except (ValueError, TypeError):
+        return False
+    return (
+        (not known or as_json(known) == result["settings"])
+        and len(test) == result["n_test"]
+        and bool(abs(np.mean(true == result["predicted"]) - result["accuracy"]) < 1e-9)
     )
 
 

@@ -122,7 +122,7 @@ class Workers:
                     raise TimeoutError(f"no worker for {ALONE_SECONDS:.0f} s")
                 while waiting and len(running) < max(self.n, 1):
                     cell = waiting.popleft()
-                    known = store.get(cell.identity)  # another run on the same store may have been faster
+                    known = store.get_checked(cell)  # another run on the same store may have been faster
                     if known is not None:
                         yield Done(cell, known)
                         continue

@@ -122,6 +122,7 @@ def reproduce(
     check(plan, figures)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
     folder, store, known, failures = Path(out), Store(out), {}, []
+    damaged: list[str] = []
     with ExitStack() as stack:  # errors of the options are raised before anything is written
         workers = None
         if dask is None:
@@ -144,10 +145,10 @@ def reproduce(
         cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
         progress = Progress(cells, n_jobs)
         watch(progress)
-        for done in run_cells(cells, store, n_jobs, device, workers):
+        for done in run_cells(cells, store, n_jobs, device, workers, damaged.append):
             if done.result is not None:
                 known[done.cell] = done.result
-            else:
+            if done.error:
                 cell = done.cell
                 failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
             progress.update(done)
@@ -171,7 +172,7 @@ def reproduce(
         for picture in draw(results, folder / "figures"):
             pictures.append(picture)
             tell(picture.title)
-    remarks = find_remarks(results)
+    remarks = damaged + find_remarks(results)
     n_records = len(list((folder / "runs").glob("*.json")))
     page = write_page(plan, tables, pictures, remarks, failures, record, n_records, again)
     write_atomically(folder / "report.html", page.encode())
@@ -254,24 +255,26 @@ def run_cells(
     n_jobs: int = 1,
     device: str | None = None,
     workers: Workers | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Done]:
     """Yield every cell: first the stored ones, then the others as they end, in no particular order.
 
     Each process stores a cell before it takes the next one. Cells of `workers`, those of a cluster, are stored
-    here. A cell that fails is yielded with its error and does not stop the others.
+    here. A cell that fails is yielded with its error and does not stop the others. `tell` is called with a text
+    about each stored cell that is damaged and therefore computed again.
     """
     missing = []
     for cell in cells:
-        known = store.get(cell.identity)
-        if known is None:
-            missing.append(cell)
-        else:
+        known = store.get_checked(cell)
+        if known is not None:
             yield Done(cell, known)
+            continue
+        missing.append(cell)
+        if store.has(cell.identity):
+            where = f"{cell.dataset}, {cell.method}, split {cell.seed}"
+            tell(f"{where}: the stored result was damaged or altered. It was computed again.")
     if workers is not None:
-        for done in workers.run(missing, store):
-            if done.result is not None:
-                store.put(done.cell.identity, done.result)
-            yield done
+        yield from map(store.keep, workers.run(missing, store))
         return
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
@@ -280,13 +283,8 @@ def run_cells(
 
 
 def _run_and_keep(cell: Cell, store: Store, device: str | None) -> Done:
-    known = store.get(cell.identity)  # another run on the same store may have been faster
-    if known is not None:
-        return Done(cell, known)
-    done = try_cell(cell, device)
-    if done.result is not None:
-        store.put(cell.identity, done.result)
-    return done
+    known = store.get_checked(cell)  # another run on the same store may have been faster
+    return store.keep(try_cell(cell, device)) if known is None else Done(cell, known)
 
 
 class Progress:

@@ -6,7 +6,7 @@ The public names are in `ledl.features` and `ledl.datasets`. The others are for 
 from ledl.images._color import ColorFeatures
 from ledl.images._efficientnet import NAME as EFFICIENTNET
 from ledl.images._efficientnet import is_installed as efficientnet_is_installed
-from ledl.images._extractors import ImageTransformer, PixelFeatures, ResNetFeatures
+from ledl.images._extractors import ImageTransformer, NetworkFeatures, PixelFeatures
 from ledl.images._folders import (
     REJECTED,
     UNSURE,
@@ -29,12 +29,14 @@ from ledl.images._reading import (
     shown,
 )
 from ledl.images._sorting import Sorter
+from ledl.images._tables import LONGEST_LABEL
 
 __all__ = [
     "CAFFE",
     "EFFICIENTNET",
     "FORMATS",
     "IMAGENET",
+    "LONGEST_LABEL",
     "MAX_PIXELS",
     "REJECTED",
     "UNSURE",
@@ -42,9 +44,9 @@ __all__ = [
     "ImageError",
     "ImageTransformer",
     "NetworkError",
+    "NetworkFeatures",
     "PixelFeatures",
     "Preprocessing",
-    "ResNetFeatures",
     "Sorter",
     "Source",
     "Unused",

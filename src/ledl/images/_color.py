@@ -60,7 +60,7 @@ class ColorFeatures(ImageTransformer):
 
     See Also
     --------
-    ResNetFeatures : The last layer of a network, which is much better for photos.
+    NetworkFeatures : The last layer of a network, which is much better for photos.
 
     Examples
     --------

@@ -173,7 +173,7 @@ class PixelFeatures(ImageTransformer):
         return height * width * (1 if self.color == "gray" else 3)
 
 
-class ResNetFeatures(ImageTransformer):
+class NetworkFeatures(ImageTransformer):
     """Return the last layer of a network, such as the 2,048 values of ResNet-50, or six times as many.
 
     Parameters
@@ -235,8 +235,8 @@ class ResNetFeatures(ImageTransformer):
     --------
     This example asks for a file that does not exist:
 
-    >>> from ledl.features import IMAGENET, ResNetFeatures
-    >>> features = ResNetFeatures("resnet50.onnx", preprocessing=IMAGENET, cache="features")
+    >>> from ledl.features import IMAGENET, NetworkFeatures
+    >>> features = NetworkFeatures("resnet50.onnx", preprocessing=IMAGENET, cache="features")
     >>> features.transform(["photos/cat/1.jpg"])  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     FileNotFoundError: There is no model file resnet50.onnx.
@@ -274,7 +274,7 @@ class ResNetFeatures(ImageTransformer):
         self.on_error = on_error
         self.progress = progress
 
-    def fit(self, X: Any = None, y: Any = None) -> ResNetFeatures:
+    def fit(self, X: Any = None, y: Any = None) -> NetworkFeatures:
         """Load the model and check that it accepts its preprocessing; there is nothing to learn.
 
         Parameters
@@ -284,7 +284,7 @@ class ResNetFeatures(ImageTransformer):
 
         Returns
         -------
-        self : ResNetFeatures
+        self : NetworkFeatures
         """
         for name in ("identity_", "preprocessing_", "output_"):  # of an earlier fit
             self.__dict__.pop(name, None)
@@ -369,7 +369,7 @@ class ResNetFeatures(ImageTransformer):
                 key, features, inputs = "", None, None
                 if cache is not None:
                     with suppress(OSError, ImageError):  # decoding will raise it again, with the reason
-                        key = content_key(source)
+                        key = content_key(source, is_image=True)
                         features = cache.get(key, getattr(self, "_n_features_out", None))
                 if features is None:
                     side = (preprocessing.resize or preprocessing.size) * (2 if self.pyramid else 1)

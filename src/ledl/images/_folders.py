@@ -59,7 +59,7 @@ def load_image_folder(
     color : {"rgb", "gray"}, default="rgb"
         Three values per pixel, or one.
     decode : bool, default=True
-        Read the images. If False, only list them, for example for `ledl.features.ResNetFeatures`, which reads
+        Read the images. If False, only list them, for example for `ledl.features.NetworkFeatures`, which reads
         a few at a time.
     max_pixels : int, default=2**26
         Larger images are refused before they are decoded.
@@ -216,6 +216,16 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in LEFTOVERS
 
 
+def simplified(name: str) -> str:
+    """Return a name as some file systems compare it."""
+    return unicodedata.normalize("NFC", name).casefold().strip()
+
+
+def is_answer(name: str) -> bool:
+    """Return if a name is that of an answer which is no class, also in other letters."""
+    return simplified(name) in (UNSURE, REJECTED)
+
+
 def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
     """Return the images below the folders of a folder, each with the name of its class folder."""
     found, others = image_files([root])
@@ -225,7 +235,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
         name, *rest = file.relative_to(root).parts
         if not rest:
             unused.append((file, "beside the class folders"))
-        elif name in (UNSURE, REJECTED):
+        elif is_answer(name):
             unused.append((file, f"{name!r} is an answer of ledl predict, not a class"))
         else:
             by_file[file] = name
@@ -237,7 +247,7 @@ def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
         )
     left_out = {path for path, _ in unused}
     for folder in sorted(root.iterdir()):
-        is_used = folder.name in by_file.values() or folder.name in (UNSURE, REJECTED)
+        is_used = folder.name in by_file.values() or is_answer(folder.name)
         if folder.is_dir() and folder not in left_out and not is_used:
             unused.append((folder, "a class folder without images"))
     classes = sorted(set(by_file.values()))
@@ -282,7 +292,7 @@ def _add_tables(
         old = by_file.pop(image, None)
         if not label:
             unused.append((image, "no label in the table"))
-        elif label in (UNSURE, REJECTED):
+        elif is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
         else:
             by_file[image] = label
@@ -328,7 +338,7 @@ def check_names(where: dict[str, str]) -> None:
             name.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ImageError(f"The name of a class is not UTF-8: {place}. Rename it.") from error
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold().strip(), name)
+        other = seen.setdefault(simplified(name), name)
         if other is not name:
             raise ImageError(
                 f"Two classes have the same name: {other!r} and {name!r}. Rename one, or join them."

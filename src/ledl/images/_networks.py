@@ -29,12 +29,12 @@ class NetworkError(ValueError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from ledl.features import IMAGENET, NetworkError, ResNetFeatures
+    >>> from ledl.features import IMAGENET, NetworkError, NetworkFeatures
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     broken = Path(folder) / "broken.onnx"
     ...     _ = broken.write_text("not a network")
     ...     try:
-    ...         ResNetFeatures(broken, preprocessing=IMAGENET).fit()
+    ...         NetworkFeatures(broken, preprocessing=IMAGENET).fit()
     ...     except NetworkError as error:
     ...         print("ONNX Runtime" in str(error))
     True

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ledl.arrays import Array
+from ledl.arrays import Array, check_memory
 
 # A tensor whose numbers are in another file has entries (field 13). The key of one is "location" (onnx.proto).
 LOCATION = re.compile(rb"j.{1,2}\n\x08location\x12([\x80-\xff]?[\x00-\x7f])", re.DOTALL)
@@ -47,7 +47,7 @@ def read_onnx(path: Path, content: bytes | None = None) -> OnnxFile:
 
     `content` is that of the file, if it is known. Raises ValueError if a file of weights is not next to it.
     """
-    content = path.read_bytes() if content is None else content
+    content = _read(path) if content is None else content
     digest, weights = hashlib.sha256(content), dict[str, bytes]()
     for name in weight_files(content):
         file = path.parent / name
@@ -56,9 +56,15 @@ def read_onnx(path: Path, content: bytes | None = None) -> OnnxFile:
                 f"The weights of {path} are in another file, {name}, which is not in the same folder. Put both "
                 "into one folder, under the names that they had."
             )
-        weights[name] = file.read_bytes()
+        weights[name] = _read(file)
         digest.update(name.encode() + hashlib.sha256(weights[name]).digest())
     return OnnxFile(content, weights, digest.hexdigest())
+
+
+def _read(path: Path) -> bytes:
+    size = path.stat().st_size
+    check_memory(size, f"The {size / 1e9:,.0f} GB of {path}", "Give a smaller network.")
+    return path.read_bytes()
 
 
 def weight_files(content: bytes) -> list[str]:

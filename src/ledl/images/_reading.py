@@ -38,6 +38,8 @@ SUFFIXES = (
 )
 # An image with more pixels may be an attempt to fill the memory. (Pillow's own limit is higher.)
 MAX_PIXELS = 2**26
+# Bytes of the largest image file, which such an image does not need.
+LARGEST_IMAGE = 2**31
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
 MARGIN = 2
 
@@ -166,14 +168,14 @@ def read_image(
             elif not os.path.isfile(source):  # reading a pipe could wait for ever
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
+                _check_size(source)
                 with Path(source).open("rb") as file:
                     known = [name for name in (*FORMATS, *OPTIONAL) if name in PIL.Image.OPEN]
                     image = PIL.Image.open(file, formats=known)
                     if image.width * image.height > max_pixels:
                         raise ImageError(
-                            f"{name} has {image.width} x {image.height} pixels, more than max_pixels="
-                            f"{max_pixels}. If you trust the file, increase max_pixels (--max-pixels on the "
-                            "command line)."
+                            f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
+                            "trust the file, increase max_pixels (--max-pixels on the command line)."
                         )
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
@@ -236,11 +238,23 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     return float(np.median(sides)) if sides else None
 
 
-def content_key(source: Source) -> str:
-    """Return the sha256 of a file's bytes, or of an image's pixels."""
+def _check_size(path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if a file is larger than any image, so that it is not read to its end."""
+    size = os.path.getsize(path)
+    if size > LARGEST_IMAGE:
+        raise ImageError(f"{shown(path)} has {size / 1e9:,.0f} GB, more than an image. Remove the file.")
+
+
+def content_key(source: Source, *, is_image: bool = False) -> str:
+    """Return the sha256 of a file's bytes, or of an image's pixels.
+
+    A file that `is_image` is refused if it is larger than any image.
+    """
     if isinstance(source, str | os.PathLike):
         if not os.path.isfile(source):  # reading a pipe could wait for ever
             raise ImageError(f"{shown(source)} is not a file, or you may not read it.")
+        if is_image:
+            _check_size(source)
         with Path(source).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     image = read_image(source, "RGB")  # as the network sees it: with palette and orientation applied

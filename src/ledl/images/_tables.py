@@ -9,10 +9,13 @@ import os
 from pathlib import Path
 
 from ledl.csv_cells import from_cell
+from ledl.files import read_regular
 from ledl.images._reading import ImageError, shown
 
 # Names of the columns; the first that is there counts.
 PATHS, LABELS = ("filename", "path"), ("label",)
+LONGEST_LABEL = 255  # characters, as for names of folders
+LARGEST_TABLE = 2**26  # bytes: about a million lines
 
 
 def find_table(root: Path, table: str | os.PathLike[str]) -> Path:
@@ -48,6 +51,11 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
             continue
         if not name:
             raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
+        if len(label) > LONGEST_LABEL:
+            raise ImageError(
+                f"{where}: the label {label[:40]!r}... has {len(label):,} characters, but {LONGEST_LABEL} is "
+                "the limit. Shorten it."
+            )
         images = _images_named(root, table, name, anywhere)
         if not images and (anywhere or not _images_named(root, table, name, True)):
             raise ImageError(
@@ -79,7 +87,7 @@ def _columns(head: list[str]) -> tuple[int, int] | None:
 def _rows(table: Path) -> list[tuple[int, list[str]]]:
     """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate."""
     try:
-        content = table.read_bytes()
+        content = read_regular(table, LARGEST_TABLE)
         text = content.decode(_encoding(content))
         if "\0" in text:
             raise ValueError("it is not text")
@@ -93,8 +101,8 @@ def _rows(table: Path) -> list[tuple[int, list[str]]]:
                 best = rows
     except (OSError, ValueError, csv.Error) as error:
         raise ImageError(
-            f"The labels in {shown(table)} cannot be read: {error}. In a spreadsheet, save the table as CSV "
-            "(UTF-8)."
+            f"The labels in {shown(table)} cannot be read: {str(error).rstrip('.')}. In a spreadsheet, save "
+            "the table as CSV (UTF-8)."
         ) from error
     return best
 

@@ -41,7 +41,7 @@ from ledl.estimators import (
     LEDLClassifier,
     SRCClassifier,
 )
-from ledl.features import ColorFeatures, PixelFeatures, Preprocessing, ResNetFeatures
+from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.kernels import PairwiseKernel, PrecomputedKernel
 from ledl.model_selection import LEDLClassifierCV
 from ledl.parallel import one_blas_thread
@@ -177,7 +177,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "cv_scores_": "floats n c",
         "judged_": "integers n",
     },
-    ResNetFeatures: {
+    NetworkFeatures: {
         "identity_": [str],
         "output_": [str, None],
         "preprocessing_": [Preprocessing],
@@ -236,7 +236,7 @@ REQUIRED: list[tuple[type, str, Any, dict[str, str]]] = [
 ]
 OUTPUTS = ("default", "pandas", "polars")
 KEEPS_WIDTH = Normalizer | StandardScaler | MinMaxScaler
-HAS_WIDTH = ColorFeatures | PixelFeatures | ResNetFeatures | DictionaryClassifier | KSVD
+HAS_WIDTH = ColorFeatures | PixelFeatures | NetworkFeatures | DictionaryClassifier | KSVD
 
 
 def expect(fine: bool, message: str) -> None:
@@ -448,8 +448,11 @@ def check_other(model: Any, names: set[str]) -> None:
             )
             checked_label(model.reject_label_, classes)
             expect(sizes["e"] == 2, "there must be two measures of evidence")
-        case ResNetFeatures():
-            known = set(ESTIMATORS[ResNetFeatures])
+            expect(bool(np.isin(model.cv_predictions_, classes).all()), "its predictions are no classes")
+            places = model.judged_
+            expect(places[0] >= 0 and bool((np.diff(places) > 0).all()), "its judged samples are not in order")
+        case NetworkFeatures():
+            known = set(ESTIMATORS[NetworkFeatures])
             expect(names | {"output_"} == known, "it has attributes that no extractor has")
         case _:
             for kind, parameter, value, fields in REQUIRED:

@@ -18,10 +18,9 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from ledl.arrays import Array, check_memory
-from ledl.files import write_atomically
+from ledl.files import ABANDONED_AFTER, remove_unfinished, write_atomically
 
 FORMAT = 3
 ENTRY = "ledl"
@@ -33,6 +32,7 @@ PLAIN, TRANSPOSED, TEXT = KINDS = ("", ".T", ".text")
 # Types of numbers in safetensors files, and in NumPy.
 NUMBERS = {"BOOL": "bool", "F16": "float16", "F32": "float32", "F64": "float64"}
 NUMBERS |= {f"{name[0].upper()}{bits}": f"{name}{bits}" for name in ("int", "uint") for bits in (8, 16, 32, 64)}
+DTYPES = {dtype: name for name, dtype in NUMBERS.items()}
 
 # First bytes of other files that somebody may take for a model.
 OTHERS = {
@@ -82,22 +82,31 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
             # Products of numbers in another layout would be rounded differently.
             tensor, kind = array.T, TRANSPOSED
         tensors[f"{number}{kind}"] = tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
-    metadata = {ENTRY: f"{_checksum(text, tensors)} {text}"}
+    # As safetensors' own function writes it, which would leave a file of another name when it is killed: the
+    # length of a header of JSON, the header, and the tensors, those with the largest numbers first.
+    names = sorted(tensors, key=lambda name: -tensors[name].itemsize)
+    entries: dict[str, Any] = {"__metadata__": {ENTRY: f"{_checksum(text, tensors)} {text}"}}
+    end = 0
+    for name in names:
+        tensor, start = tensors[name], end
+        end += tensor.nbytes
+        dtype, shape = DTYPES[tensor.dtype.name], list(tensor.shape)
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    head = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    require(
+        len(head) <= MAX_HEADER,
+        f"Everything except the arrays would take {len(head):,} bytes, but {MAX_HEADER:,} is the limit. Put "
+        "long lists of numbers or strings in NumPy arrays.",
+    )
 
     def write(file: BinaryIO) -> None:
-        try:
-            save_file(tensors, file.name, metadata)
-        except SafetensorError as error:
-            raise OSError(f"{path} could not be written: {error}") from error
-        with Path(file.name).open("rb") as written:
-            length = int.from_bytes(written.read(8), "little")
-        require(
-            length <= MAX_HEADER,
-            f"Everything except the arrays would take {length:,} bytes, but {MAX_HEADER:,} is the limit. Put "
-            "long lists of numbers or strings in NumPy arrays.",
-        )
+        file.write(len(head).to_bytes(8, "little") + head)
+        for name in names:
+            file.write(tensors[name].data)
 
     write_atomically(path, write)
+    remove_unfinished(path, ABANDONED_AFTER)
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], list[Array]]:

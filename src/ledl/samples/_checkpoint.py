@@ -115,7 +115,10 @@ class Checkpoint:
                 raise ValueError(
                     f"{where} exists, but is not a checkpoint of a fit. Give another path, or delete it."
                 )
-            if header.second_line != SECOND_LINE % checksum_of(file):
+            size, most = file.seek(0, os.SEEK_END), LONGEST_HEADER + 8 * len(names) * max_iter
+            most += sum(map(n_bytes, self._shapes.values()))
+            # A file that cannot be of this fit is not read to its end, which may be far.
+            if size <= most and header.second_line != SECOND_LINE % checksum_of(file):
                 raise ValueError(
                     f"{where} is damaged: its checksum does not match its content. Delete the file to begin "
                     "again, or give the path of an undamaged copy."
@@ -127,7 +130,8 @@ class Checkpoint:
                         f"{where} is of another fit: {name} was {was!r:.60}, and is {now!r:.60}. Give another "
                         "path, or delete the file."
                     )
-            saved = map_arrays(file, header, self._shapes) if set(header.names) == set(names) else {}
+            is_like_ours = size <= most and set(header.names) == set(names)
+            saved = map_arrays(file, header, self._shapes) if is_like_ours else {}
         if not saved or not self._has_our_samples(saved) or not np.isfinite(saved["M"]).all():
             raise ValueError(
                 f"{where} is of a fit on other samples, or of one that failed. Give another path, or delete "

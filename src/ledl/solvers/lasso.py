@@ -41,6 +41,8 @@ ON_HOST, ON_TENSORS = (10, 0.0), (20, 0.2)
 FACTOR, PILOTS, SETTLING = 2.0, 16, (5, 10, 20, 40)
 # Penalties within this ratio need about the same number of steps.
 CLOSE = 1.3
+# Atoms of each sample that `lasso_of_few` begins with. Later it takes as many as it has, at least.
+FIRST = 32
 
 
 def reachable(tol: float, data: Array) -> float:
@@ -189,6 +191,67 @@ def lasso(
         delta = eps * norm * (norm * l1 + xp.sqrt(sq_norms))
         gap = gap + 2 * l1 * delta + (delta / alpha[..., 0]) ** 2 * sq_norms / 2
     return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
+
+
+def lasso_of_few(
+    D: Array,
+    X: Array,
+    sq_norms: Array,
+    alpha: float,
+    tol: float,
+    *,
+    max_iter: int = 10_000,
+    positive: bool = False,
+    start: Array | None = None,
+) -> tuple[Array, LassoInfo]:
+    """Return the codes of `lasso` for a few samples over many atoms, without the Gram matrix of all atoms.
+
+    Some atoms, which the samples share, make up the codes. The atoms with the largest correlations join them
+    until the duality gap over all atoms is small enough. So there are only inner products of atoms that samples
+    may need, and at worst those of all.
+
+    Parameters
+    ----------
+    D : (K, r)
+        Atoms, in float64.
+    X : (n, r)
+        Samples, in the same coordinates.
+    sq_norms, alpha, tol, max_iter, positive, start :
+        As in `lasso`.
+    """
+    X = X.astype(np.float64, copy=False)
+    (n, K), rhs = (len(X), len(D)), X @ D.T
+    codes = np.zeros((n, K)) if start is None else np.array(start, dtype=np.float64)
+    codes = np.clip(codes, 0, None) if positive else codes
+    n_iter, least = np.zeros(n, np.int64), np.zeros(n)
+    used = np.flatnonzero(codes.any(axis=0))
+    G, is_solved = D[used] @ D[used].T, not used.size  # codes to start from need not be optimal on their atoms
+    while True:
+        correlation = rhs - codes[:, used] @ D[used] @ D.T
+        gap = duality_gap(codes, rhs - correlation, rhs, sq_norms, alpha, positive)
+        gap = np.maximum(gap, least)  # with what rounding may add
+        late = np.flatnonzero((gap > tol * sq_norms / 2) & (n_iter < max_iter))
+        steep = correlation[late] if positive else np.abs(correlation[late])
+        steep[:, used] = 0
+        width = min(max(FIRST, len(used) // max(len(late), 1)), K)
+        first = np.argpartition(-steep, width - 1, axis=1)[:, :width]
+        new = np.unique(first[np.take_along_axis(steep, first, axis=1) > alpha])
+        if late.size == 0 or (is_solved and new.size == 0):
+            return codes, LassoInfo(gap, n_iter, gap <= tol * sq_norms / 2, tol)
+        is_solved, both = True, D[used] @ D[new].T
+        G, used = np.block([[G, both], [both.T, D[new] @ D[new].T]]), np.concatenate([used, new])
+        part, info = lasso(
+            G,
+            rhs[np.ix_(late, used)],
+            sq_norms[late],
+            alpha,
+            tol,
+            max_iter=max_iter - int(n_iter[late].max()),
+            positive=positive,
+            start=codes[np.ix_(late, used)],
+        )
+        codes[np.ix_(late, used)], least[late] = part, info.gap
+        n_iter[late] += info.n_iter
 
 
 def soft_threshold(v: Array, threshold: Any, positive: bool = False) -> Array:

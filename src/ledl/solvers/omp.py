@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from ledl.arrays import (
     Array,
@@ -53,6 +54,41 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
     codes, n_iter = np.zeros((n, K)), np.zeros(n, dtype=np.int64)
     loop(*inputs, n_nonzero, codes, n_iter)
     return as_array(codes, rhs), as_array(n_iter, rhs)
+
+
+def omp_of_few(D: Array, X: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
+    """Return the result of `omp` for a few samples over many atoms D (K, r), without their Gram matrix.
+
+    A step is one product of a sample's residual with all atoms. It is for NumPy arrays, in float64.
+    """
+    codes, n_iter = np.zeros((len(X), len(D))), np.zeros(len(X), np.int64)
+    for i, residual in enumerate(X.astype(np.float64)):
+        atoms: list[int] = []
+        tried: list[int] = []
+        Q, y = np.empty((n_nonzero, D.shape[1])), np.empty(n_nonzero)
+        k, left = 0, sq_norms[i]
+        while k < n_nonzero and left > DEPENDENT * sq_norms[i]:
+            sizes = np.abs(D @ residual)
+            sizes[tried] = 0
+            j = int(sizes.argmax())
+            if sizes[j] == 0:
+                break
+            tried.append(j)
+            new = D[j]
+            for _ in range(2):  # once more, for rounding
+                new = new - Q[:k].T @ (Q[:k] @ new)
+            square = new @ new
+            if square > DEPENDENT * (D[j] @ D[j]):
+                Q[k] = new / np.sqrt(square)
+                y[k] = Q[k] @ residual
+                residual -= y[k] * Q[k]
+                left -= y[k] ** 2
+                atoms.append(j)
+                k += 1
+        # The atoms are L Q with a triangle L, and the fit is y Q: s = L'^-1 y.
+        codes[i, atoms] = scipy.linalg.solve_triangular(D[atoms] @ Q[:k].T, y[:k], lower=True, trans="T")
+        n_iter[i] = k
+    return codes, n_iter
 
 
 def batched_omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
