@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -221,10 +222,27 @@ def test_influence_of_labelled_samples_adds_up(digits, fitted):
     X, _, _ = digits
     graph = fitted.graph_
     for x in X[[0, 700, 1500]][:, None]:
-        amounts, rows, weights = graph.influence(x, fitted.alpha)
+        amounts, rows, weights = graph.influence(x)
         total = np.bincount(graph.labels, amounts, minlength=10)
         np.testing.assert_allclose(total, graph.spread_to(x)[0], rtol=2e-2, atol=1e-3 * total.max())
         assert len(rows) == len(weights) == fitted.n_neighbors
+
+
+def test_reach_is_what_the_dense_equations_say(digits, fitted):
+    X, _, partly = digits
+    near, n = fitted.reach_, len(fitted.reach_.points)
+    distances, index = NearestNeighbors(n_neighbors=10, algorithm="brute").fit(near.points).kneighbors()
+    W = np.zeros((n, n))
+    W[np.arange(n)[:, None], index] = np.exp(-(distances**2) / (distances[:, -1:] * distances[index, -1]))
+    W = W + W.T
+    sums = W.sum(axis=1)
+    labelled = fitted.graph_.labelled
+    H = np.isin(np.arange(n), labelled)
+    mass = 0.01 * np.linalg.solve(np.eye(n) - 0.99 * W / np.sqrt(np.outer(sums, sums)), H)
+    wanted = mass / np.sqrt(sums) * sums.sum() / np.sqrt(sums[labelled]).sum()
+    np.testing.assert_allclose(near.values, wanted, rtol=0.01, atol=0.01)
+    assert len(fitted.hidden_reach_) == len(fitted.hidden_rows_) == (partly >= 0).sum()
+    assert fitted.reach(np.full((1, 64), 16.0))[0] < np.quantile(fitted.reach(X), 0.9)
 
 
 def test_junk_does_not_poison(digits):

@@ -30,12 +30,21 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted, indexab
 from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
 from ledl.samples import check_rows, map_rows
+from ledl.semi_supervised import SemiSupervisedClassifier
 
+TOO_FEW = (
+    "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
+    "needs two. Add a sample."
+)
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
 
 def _has_probabilities(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "predict_proba")
+
+
+def _has_scores(model: Any) -> bool:
+    return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
 class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -55,6 +64,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
+    For a `SemiSupervisedClassifier` the novelty is minus its `reach`: a sample is rejected if less of the
+    labels reaches it than reached nearly all samples whose labels were hidden. These are its judged samples.
+
     Parameters
     ----------
     estimator : classifier of this package, or a Pipeline that ends in one
@@ -64,7 +76,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Share of samples of the known classes that may be rejected. 0 means that no sample is rejected.
 
     measure : {"both", "concentration", "residual"}, default="both"
-        Measures that make up the novelty. docs/explanations.md has figures.
+        Measures that make up the novelty. docs/explanations.md has figures. A `SemiSupervisedClassifier` has a
+        measure of its own.
 
     reject_label : label, default=None
         Label of a rejected sample in `predict`. None means "none of these" if labels are text. If labels are
@@ -87,7 +100,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Rows of the training samples that were judged in cross-validation.
 
     evidence_ : ndarray of shape (n_judged, 2)
-        Concentration and residual of these samples.
+        Concentration and residual of these samples. For a `SemiSupervisedClassifier` it is their reach, of
+        shape (n_judged, 1).
 
     cv_scores_ : ndarray of shape (n_judged, n_classes)
         Scores of these samples, by models that have not seen them.
@@ -153,7 +167,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Training samples, as `estimator` takes them.
         y : array-like of shape (n_samples,)
-            Labels of the samples.
+            Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
 
         Returns
         -------
@@ -162,17 +176,26 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         our_parts(self.estimator)  # raises for other classifiers
         fitted = clone(self.estimator).fit(X, y)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
-        check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
-        evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
-        folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
-        for train, test in folds:
-            model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
-            X_test, _ = _safe_split(self.estimator, X, y, test, train)
-            scores[test], evidence[test] = judge(model, X_test)
+        semi = our_parts(fitted).classifier
+        if isinstance(semi, SemiSupervisedClassifier):
+            order = np.argsort(semi.hidden_rows_)
+            judged, scores = semi.hidden_rows_[order], semi.hidden_scores_[order]
+            evidence = semi.hidden_reach_[order, None]
+            if not len(judged):
+                raise ValueError(TOO_FEW)
+        else:
+            check_classification_targets(y)
+            evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
+            folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
+            for train, test in folds:
+                model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
+                X_test, _ = _safe_split(self.estimator, X, y, test, train)
+                scores[test], evidence[test] = judge(model, X_test)
+            judged = np.sort(np.concatenate([test for _, test in folds]))
+            evidence, scores = evidence[judged], scores[judged]
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
-        judged = np.sort(np.concatenate([test for _, test in folds]))
-        self.evidence_, self.cv_scores_, self.judged_ = evidence[judged], scores[judged], judged
+        self.evidence_, self.cv_scores_, self.judged_ = evidence, scores, judged
         self.cv_predictions_ = self.classes_[self.cv_scores_.argmax(axis=1)]
         return self
 
@@ -296,9 +319,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _unlikeness(self, evidence: Array) -> Array:
         mean, spread = self.evidence_.mean(axis=0), self.evidence_.std(axis=0)
-        unlike = (evidence - mean) / np.where(spread > 0, spread, 1) * [-1, 1]
-        return unlike[:, MEASURES[self.measure]].sum(axis=1)
+        unlike = (evidence - mean) / np.where(spread > 0, spread, 1)
+        if unlike.shape[1] == 1:  # the reach
+            return -unlike[:, 0]
+        return (unlike * [-1, 1])[:, MEASURES[self.measure]].sum(axis=1)
 
+    @available_if(_has_scores)
     def decision_function(self, X: Array) -> Array:
         """Return the scores of the classes, by the classifier.
 
@@ -370,9 +396,9 @@ def parts_of(estimator: Any) -> Parts:
 
 
 def our_parts(estimator: Any) -> Parts:
-    """Return the parts of a classifier with atoms. Raise for other estimators."""
+    """Return the parts of a classifier with atoms, or with a graph. Raise for other ones."""
     parts = parts_of(estimator)
-    if not isinstance(parts.classifier, DictionaryClassifier):
+    if not isinstance(parts.classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise TypeError(
             f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
             "classifiers, such as LEDLClassifier, or a Pipeline that ends in one. Of a search, give its "
@@ -382,10 +408,15 @@ def our_parts(estimator: Any) -> Parts:
 
 
 def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
-    """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline."""
+    """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline.
+
+    A semi-supervised classifier has probabilities and the reach (n, 1) instead.
+    """
     parts = our_parts(estimator)
-    model = parts.classifier
-    X = check_samples(model, parts.transform(X))
+    model, X = parts.classifier, parts.transform(X)
+    if isinstance(model, SemiSupervisedClassifier):
+        return model.predict_proba(X), model.reach(X)[:, None]
+    X = check_samples(model, X)
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 
 
@@ -408,10 +439,7 @@ def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
     if isinstance(cv, Integral):
         several = np.flatnonzero(counts[numbers] > 1)
         if not several.size:
-            raise ValueError(
-                "Every class has one sample only. Each sample is judged by a model that has not seen it, so "
-                "some class needs two. Add a sample."
-            )
+            raise ValueError(TOO_FEW)
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
         tests = [several[test] for _, test in splitter.split(several, numbers[several])]
         return [(np.setdiff1d(np.arange(len(y)), test), test) for test in tests]

@@ -50,7 +50,10 @@ from ledl.solvers.graph import (
     Graph,
     Spread,
     log_shares,
+    nearest,
     principal_axes,
+    reach,
+    similarity,
     spread,
     spread_in_learnt_space,
     spread_labels,
@@ -83,6 +86,7 @@ class LabelGraph:
     labelled: Array  # (l,): rows of the samples with labels
     labels: Array  # (l,): their classes, as numbers
     rows: Array  # (n,): rows of X in `fit`; copies of other rows are left out
+    alpha: float  # the weight a of neighbours
 
     def coordinates(self, X: Array, device: str | None = None) -> Array:
         """Return the coordinates of samples in the space of the graph."""
@@ -100,7 +104,7 @@ class LabelGraph:
         index, weights = self.links(X, device, n_jobs)
         return to_host(add_rows(as_array(self.F, weights), index, weights))
 
-    def influence(self, x: Array, a: float) -> tuple[Array, Array, Array]:
+    def influence(self, x: Array) -> tuple[Array, Array, Array]:
         """Return how much each labelled sample adds to `spread_to` of one sample (1, d), and its neighbours.
 
         F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
@@ -108,10 +112,32 @@ class LabelGraph:
         these amounts (l,), the rows of the neighbours (k,) and their weights (k,).
         """
         index, weights = self.links(x)
-        u = np.zeros((len(self.points), 1), dtype=self.F.dtype)
+        u = np.zeros((len(self.points), 1))
         u[index[0], 0] = weights[0]
         graph = Graph(self.neighbours, self.weights, self.scales, self.sums)
-        return spread(graph.matrix(), u, a, tol=1e-6)[self.labelled, 0], index[0], weights[0]
+        return spread(graph.matrix(), u, self.alpha, tol=1e-10)[self.labelled, 0], index[0], weights[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReachMap:
+    """How far labels reach: the samples in the directions of their largest variance, as NumPy arrays."""
+
+    features: FeatureMap
+    mean: Array  # (d,)
+    axes: Array  # (d, r)
+    points: Array  # (n, r)
+    scales: Array  # (n,)
+    values: Array  # (n,): the reach of each sample
+    n_neighbors: int
+
+    def __call__(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
+        """Return the reach of new samples: as labels spread, it is the weighted mean of their neighbours'."""
+        Z = map_features(X, self.features, self.mean, self.axes, device)
+        points, scales = as_array(self.points, Z), as_array(self.scales, Z)
+        with one_blas_thread():
+            index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
+        weights = to_host(similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index]))
+        return np.average(self.values[to_host(index)], axis=1, weights=weights + np.finfo(np.float32).tiny)
 
 
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
@@ -203,6 +229,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     hidden_scores_ : ndarray of shape (n_hidden, n_classes)
         Their scores, by the chosen method without their labels.
 
+    hidden_reach_ : ndarray of shape (n_hidden,)
+        Their `reach` without their labels.
+
     expected_accuracy_ : float or None
         Accuracy to expect, from hidden labels, without the luck of the best of several. See `LEDLClassifierCV`.
 
@@ -217,6 +246,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     graph_ : LabelGraph or None
         The graph with the labels that were spread over it. None if `method_` is ``"supervised"``.
+
+    reach_ : ReachMap
+        What `reach` needs.
 
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -341,7 +373,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         fitted = clone(unfitted).fit(X[labelled], classes[labels])
         with one_blas_thread(), float32_products("full", self.device):
             logger.info("Neighbours of %d samples", len(X))
-            space = self._space(X, methods)
+            space = self._space(X)
             if not folds:
                 choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
             elif len(X) <= SAMPLES_TO_CHOOSE:
@@ -349,11 +381,12 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             else:
                 others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
                 part = np.sort(np.concatenate([labelled, others[: SAMPLES_TO_CHOOSE - len(labelled)]]))
-                part_space = self._space(X[part], methods)
+                part_space = self._space(X[part])
                 choice = self._choose(methods, part_space, X[part], y[part], folds, unfitted, fitted, fold_seed)
             logger.info("Method %r: answers for all samples", choice.method)
             guesses = supervised_scores(fitted, X)
             found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
+            reached = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
         graph = None if found is None else self._record(space, found, y, rows)
         scores = np.asarray(guesses if graph is None else log_shares(graph.F), dtype=np.float64)
         probabilities = softmax(choice.factor * scores, axis=1)
@@ -370,10 +403,12 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             expected_accuracy_interval_=choice.interval,
             graph_=graph,
             hidden_results_=choice.results,
+            hidden_reach_=choice.reach,
             hidden_rows_=rows[labelled[choice.hidden]],
             hidden_scores_=choice.scores,
             label_distributions_=probabilities[copy_of],
             method_=choice.method,
+            reach_=self._reach_map(space, reached),
             temperature_=choice.factor,
             transduction_=classes[probabilities.argmax(axis=1)][copy_of],
         )
@@ -390,8 +425,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         params = found.get_params(deep=False)
         return found.set_params(**{key: ours[key] for key in ours if key in params and params[key] is None})
 
-    def _space(self, X: Array, methods: list[str]) -> Space:
-        """Return the directions of the largest variance, the samples there, and their graph if it is needed."""
+    def _space(self, X: Array) -> Space:
+        """Return the directions of the largest variance, the samples there, and their graph."""
         features = FeatureMap(float(self.power), True)
         Z = place(np.asarray(X, dtype=np.float32), self.device)
         Z = features(Z)
@@ -401,9 +436,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Z = Z @ axes
         xp = namespace(Z)
         products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
-        is_needed = any(method.startswith("spread") for method in methods)
-        graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs)) if is_needed else None
-        return Space(features, mean, axes, Z, products, graph)
+        return Space(features, mean, axes, Z, products, Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs)))
 
     def _k(self, n: int) -> int:
         return min(self.n_neighbors, n - 1)
@@ -470,6 +503,10 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         accuracies = np.array([one.hits.mean() for one in verdicts])
         losses = np.array([one.losses.mean() for one in verdicts])
         best = int(np.lexsort((losses, -accuracies))[0])
+        S = space.graph.matrix()
+        reached = [
+            to_host(reach(space.graph, S, as_array(labelled[train], space.Z), self.alpha)) for train, _ in folds
+        ]
         expected = expected_accuracy(verdicts, "accuracy", hidden, seed)
         n_trained = sum(len(train) for train, _ in folds) / len(folds)
         return Choice(
@@ -477,10 +514,17 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             verdicts[best].factor,
             hidden,
             scores[best],
+            np.concatenate([one[labelled[test]] for one, (_, test) in zip(reached, folds, strict=True)]),
             {"method": np.array(methods), "accuracy": accuracies, "log_loss": losses},
             expected,
             cv_interval(expected, len(hidden), n_trained),
         )
+
+    def _reach_map(self, space: Space, values: Array) -> ReachMap:
+        """Return the record of `reach`, on the host."""
+        mean, axes, points = to_host(space.mean), to_host(space.axes), to_host(space.Z)
+        scales, k = to_host(space.graph.scales), space.graph.neighbours.shape[1]
+        return ReachMap(space.features, mean, axes, points, scales, values, k)
 
     def _record(self, space: Space, found: Spread, y: Array, rows: Array) -> LabelGraph:
         """Return the labels that were spread, and their graph, on the host, for predictions."""
@@ -498,6 +542,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             labelled=labelled,
             labels=y[labelled],
             rows=rows,
+            alpha=float(self.alpha),
         )
 
     def predict_proba(self, X: Array) -> Array:
@@ -524,6 +569,24 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             probabilities[unreached] = supervised_probabilities(self.estimator_, X[unreached])
         return probabilities
 
+    def reach(self, X: Array) -> Array:
+        """Return how much of the labels reaches samples, over the graph of near samples.
+
+        It is 1 for all samples if labels are spread evenly, and less for samples that are far from all labelled
+        ones: those that may be of no known class. `RejectingClassifier` uses it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        reach : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.reach_(to_host(check_samples(self, X)), self.device, self.n_jobs)
+
     def predict(self, X: Array) -> Array:
         """Return the most probable class of each sample.
 
@@ -548,7 +611,7 @@ class Space(NamedTuple):
     axes: Array
     Z: Array  # (n, r)
     products: Array  # Z'Z / n in float64
-    graph: Any  # a Graph, or None if no method needs it
+    graph: Graph
 
 
 class Choice(NamedTuple):
@@ -558,6 +621,7 @@ class Choice(NamedTuple):
     factor: float
     hidden: Array = np.array([], dtype=int)  # numbers of the labelled samples that were hidden
     scores: Array = None  # (n_hidden, c)
+    reach: Array = np.array([])  # (n_hidden,)
     results: dict[str, Array] = {}  # noqa: RUF012  (never changed)
     expected: float | None = None
     interval: tuple[float, float] = (0.0, 1.0)

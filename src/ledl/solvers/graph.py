@@ -176,6 +176,20 @@ def spread(S: Any, H: Array, a: float, *, tol: float = 1e-4) -> Array:
     return xp.clip(F, 0, None)
 
 
+def reach(graph: Graph, S: Any, labelled: Array, a: float) -> Array:
+    """Return how much of the labels, whichever they are, reaches each sample of a graph, (n,).
+
+    If all labels are 1 and a goes to 1, F / G^1/2 becomes sum_l G_l^1/2 / sum G everywhere, with the labelled
+    samples l. The reach is F / G^1/2 divided by that: more than 1 near labelled samples, less far from them.
+    """
+    xp = namespace(graph.sums)
+    H = xp.zeros((len(graph.sums), 1), dtype=graph.sums.dtype, device=graph.sums.device)
+    H[labelled] = 1
+    roots = xp.sqrt(graph.sums)
+    everywhere = xp.sum(roots[labelled]) / xp.sum(graph.sums)
+    return spread(S, H, a)[:, 0] / (roots * everywhere)
+
+
 class Gaussians(NamedTuple):
     """Classes as Gaussians with one covariance, which guesses of the labels of all samples have given."""
 
