@@ -1,10 +1,10 @@
 """Define the datasets and methods of the comparison, and the results of the paper.
 
-The methods are those of the paper and classics of scikit-learn. A method is an estimator with a grid of at
-most twelve settings for cross-validation, and a wide grid if a batched search makes many settings cheap. The
-grids come from the studies on training samples in docs/defaults.md, those of the classics from common practice.
-No test sample was used. Of equally good settings the first is taken, so grids begin with the strongest
-regularisation.
+The methods are those of the paper, classics of scikit-learn, and those that learn from samples without labels,
+too. A method is an estimator with a grid of at most twelve settings for cross-validation, and a wide grid if a
+batched search makes many settings cheap. The grids come from the studies on training samples in
+docs/defaults.md, those of the classics from common practice. No label of a test sample was used. Of equally
+good settings the first is taken, so grids begin with the strongest regularisation.
 
 This module imports no heavy package, because the help of the command line needs it.
 """
@@ -66,6 +66,10 @@ class Method:
         Whether it depends only on the inner products of the samples, at all settings of its grid.
     chooses_for : str, default=""
         Name of the method whose settings it chooses itself, in `fit`. It then has no grid.
+    unlabelled : bool, default=False
+        Whether it learns from samples without labels, too. Its grid is then searched with hidden labels.
+    fewest : int, default=1
+        Least number of labelled samples of a class.
 
     Examples
     --------
@@ -83,6 +87,8 @@ class Method:
     fixed: Mapping[str, Settings] | None = None
     isotropic: bool = True
     chooses_for: str = ""
+    unlabelled: bool = False
+    fewest: int = 1
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
         """Return the grid to choose from.
@@ -171,6 +177,17 @@ def _classic(path: str, *before: tuple[str, Settings], **params: Any) -> list[tu
     return [("sklearn.preprocessing:Normalizer", {}), *before, (f"sklearn.{path}", params)]
 
 
+def _graph(path: str, **params: Any) -> list[tuple[str, Settings]]:
+    """Return steps with labels that spread over scikit-learn's graph of neighbours."""
+    return [(f"sklearn.semi_supervised:{path}", {"kernel": "knn", "n_neighbors": 10, **params})]
+
+
+def _self_training(path: str, max_rounds: int = 10, **params: Any) -> list[tuple[str, Settings]]:
+    """Return steps with a classifier of scikit-learn that learns from its own sure answers, too."""
+    taken = {"path": f"sklearn.{path}", "max_rounds": max_rounds, **params}
+    return [("ledl.experiments._rivals:self_training", taken)]
+
+
 _KSVD_GRID: dict[str, list[Any]] = {"n_nonzero_coefs": [5, 10, 20, 40], "label_weight": _powers(-9, -6, -3)}
 
 
@@ -244,6 +261,7 @@ _ALL = [
             shrinkage=0.5,
         ),
         {"lineardiscriminantanalysis__shrinkage": [1.0, 0.75, *_powers(*range(-1, -11, -1))]},
+        fewest=2,
     ),
     Method(
         "1-nn",
@@ -252,5 +270,51 @@ _ALL = [
         {"kneighborsclassifier__metric": ["euclidean", "manhattan"]},
         isotropic=False,
     ),
+    Method(
+        "ledl-semi",
+        "LEDL, semi-supervised",
+        [("ledl.semi_supervised:SemiSupervisedClassifier", {})],
+        isotropic=False,
+        chooses_for="ledl",
+        unlabelled=True,
+    ),
+    # scikit-learn's. Each gets the coordinates of the samples that ours has (`ledl.experiments._rivals`).
+    Method(
+        "label-spreading",
+        "LabelSpreading",
+        _graph("LabelSpreading", alpha=0.99, max_iter=100),
+        {"alpha": [0.99, 0.8, 0.2], "n_neighbors": [10, 5, 20]},
+        isotropic=False,
+        unlabelled=True,
+    ),
+    Method(
+        "label-propagation",
+        "LabelPropagation",
+        _graph("LabelPropagation", max_iter=200),
+        {"n_neighbors": [10, 5, 20]},
+        isotropic=False,
+        unlabelled=True,
+    ),
+    Method(
+        "self-training-lda",
+        "self-training, LDA",
+        _self_training("discriminant_analysis:LinearDiscriminantAnalysis", solver="lsqr", shrinkage=0.5),
+        {"threshold": [0.75, 0.9, 0.99], "estimator__shrinkage": [0.9, 0.5, 0.1]},
+        isotropic=False,
+        unlabelled=True,
+        fewest=2,
+    ),
+    # Few candidates and steps: a fit on 10,000 samples with guessed labels of 100 classes costs seconds.
+    Method(
+        "self-training-logistic",
+        "self-training, logistic",
+        _self_training("linear_model:LogisticRegression", 5, C=2.0**8, max_iter=30),
+        {"threshold": [0.75, 0.9], "estimator__C": _powers(8, 4, 12)},
+        isotropic=False,
+        unlabelled=True,
+    ),
 ]
 METHODS = {method.name: method for method in _ALL}
+# What `ledl reproduce` compares, and what `ledl reproduce semi` does.
+SUPERVISED = tuple(method.name for method in _ALL if not method.unlabelled)
+SEMI_SUPERVISED = (*(method.name for method in _ALL if method.unlabelled), "ledl-cv", "lda")

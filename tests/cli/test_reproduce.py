@@ -56,6 +56,15 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(tmp_path, monkeypatc
     assert n_least <= done.stderr.count(" of 4 cells.") <= n_most
 
 
+def test_semi_stands_for_methods_and_without_datasets_for_those_of_the_paper(tmp_path):
+    words = ["--methods", "label-propagation,crc", *QUICK[2:], "--out", tmp_path / "out"]
+    done = run("reproduce", "semi", "digits", *words)
+    assert done.exit_code == 0, done.stderr
+    assert "Accuracy on new samples" in done.stdout
+    done = run("reproduce", "semi", *words, LEDL_DATA=str(tmp_path))
+    assert "pie: Ask Carnegie" in one_line(done.stderr)
+
+
 def test_json_for_machines_is_all_of_stdout(tmp_path):
     done = run("reproduce", *QUICK, "--out", tmp_path, "--json")
     found = json.loads(done.stdout)

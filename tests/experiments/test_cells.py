@@ -121,6 +121,68 @@ def test_a_method_that_chooses_reports_its_choice():
     assert results[0]["select_seconds"] > results[0]["fit_seconds"] > 0  # 72 fits, and one
 
 
+def test_the_unlabelled_part_decides_only_cells_of_semi_supervised_methods():
+    for method, same in [("crc", True), ("label-propagation", False)]:
+        cells = [Cell("digits", method, 0, n_per_class=2, unlabelled=part) for part in ("all", "half")]
+        assert (cells[0].identity == cells[1].identity) == same
+        if same:
+            assert without_times(run_cell(cells[0])) == without_times(run_cell(cells[1]))
+
+
+def test_halves_are_all_test_samples_once_and_depend_on_the_seed():
+    test = np.arange(100, 201)
+    seen, new = _cells.halves(test, 3)
+    assert (len(seen), len(new)) == (51, 50)
+    assert sorted([*seen, *new]) == test.tolist()
+    assert _cells.halves(test, 3)[1].tolist() == new.tolist()
+    assert _cells.halves(test, 4)[1].tolist() != new.tolist()
+
+
+def test_labels_of_test_samples_and_samples_that_are_hidden_teach_nothing(monkeypatch):
+    """Other labels of the test samples change no answer. Other hidden samples change no choice."""
+    data, cells = load_dataset("digits"), {}
+    for part in ("all", "half"):
+        cells[part] = Cell("digits", "label-spreading", 0, n_per_class=2, unlabelled=part)
+    _, test = next(few_shot_splits(data.target, n_per_class=2, seeds=[0]))
+    _, hidden = _cells.halves(test, 0)
+    before = {part: run_cell(cell) for part, cell in cells.items()}
+    relabelled, spoiled = Bunch(**data), Bunch(**data)
+    relabelled.target = data.target.copy()
+    relabelled.target[test] = 9 - data.target[test]
+    spoiled.data = data.data.copy()
+    spoiled.data[hidden] = np.random.default_rng(0).random((len(hidden), data.data.shape[1]))
+    monkeypatch.setattr(
+        _cells, "split", lambda *cell: next(few_shot_splits(data.target, n_per_class=2, seeds=[0]))
+    )
+    monkeypatch.setattr(_cells, "load_dataset", lambda name: relabelled)
+    for part, cell in cells.items():
+        after = run_cell(cell)
+        assert after["predicted"] == before[part]["predicted"]
+        assert after["accuracy"] < 0.2 < before[part]["accuracy"]
+    monkeypatch.setattr(_cells, "load_dataset", lambda name: spoiled)
+    after = run_cell(cells["half"])
+    assert (after["settings"], after["cv_accuracy"]) == (
+        before["half"]["settings"],
+        before["half"]["cv_accuracy"],
+    )
+    assert after["accuracy"] < before["half"]["accuracy"]
+
+
+def test_answers_are_the_transduction_or_predictions_of_new_samples():
+    """Ours by hand, on the rows of the split: all others without labels, or half of them."""
+    data = load_dataset("digits")
+    train, test = next(few_shot_splits(data.target, n_per_class=3, seeds=[1]))
+    seen, new = _cells.halves(test, 1)
+    for part, given in [("all", np.arange(len(data.target))), ("half", np.sort([*train, *seen]))]:
+        partly = np.where(np.isin(given, train), data.target[given], -1)
+        model = METHODS["ledl-semi"].make(seed=1).fit(data.data[given], partly)
+        result = run_cell(Cell("digits", "ledl-semi", 1, n_per_class=3, unlabelled=part))
+        expected = model.transduction_[test] if part == "all" else model.predict(data.data[new])
+        assert result["predicted"] == expected.tolist()
+        assert result["settings"] == {"method": model.method_}
+        assert result["cv_accuracy"] == model.hidden_results_["accuracy"].max()
+
+
 @pytest.mark.parametrize(
     ("n_classes", "n_per_class", "expected"), [(10, 5, 5), (38, 5, 5), (68, 5, 3), (102, 5, 2), (10, 2, 2)]
 )

@@ -10,7 +10,7 @@ import pytest
 
 from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, PAPER_TABLE, Plan
-from ledl.experiments._cells import Cell, load_dataset
+from ledl.experiments._cells import Cell, halves, load_dataset
 from ledl.experiments._tables import (
     BEST,
     RIVALS,
@@ -20,6 +20,8 @@ from ledl.experiments._tables import (
     claim_on_tennis,
     claims_on_people,
     claims_table,
+    gain_kept,
+    labels_table,
     make_tables,
     mean_ranks,
     paired_test,
@@ -203,6 +205,63 @@ def test_captions_name_methods_that_are_not_ranked_or_have_more_candidates():
     assert "Not ranked: LEDL, paper's weights. LEDL (auto-tuned) has more candidates." in notes["cv"]
     assert "Not ranked: LEDL (auto-tuned); LEDL, paper's weights." in notes["defaults"]
     assert "over only 4 splits" in notes["cv"]
+
+
+# Semi-supervised methods.
+
+
+def test_the_interval_of_the_mean_lead_is_that_of_the_definition():
+    ledl, src = (50 * np.array([ACCURACIES[d, m] for d in PLAN.datasets]).sum(axis=0) for m in ("ledl", "src"))
+    half = 3.182446 * (ledl - src).std(ddof=1) / np.sqrt(4)  # Student's t for 3 degrees of freedom
+    mean, ends = RESULTS.mean_lead("ledl", "src")
+    assert mean == pytest.approx((ledl - src).mean())
+    assert ends == pytest.approx((mean - half, mean + half))
+    text = to_markdown(make_tables(RESULTS, ROWS)[1])
+    assert f"{mean:+.1f} ({ends[0]:+.1f} to {ends[1]:+.1f})" in text
+    assert "95 % intervals" in text
+
+
+def test_new_samples_are_the_same_for_all_methods_and_the_gain_is_counted_on_them():
+    """Supervised methods are counted on the half that the others have not seen."""
+    target, plan = load_dataset("digits").target, Plan(("digits",), ("ledl-semi", "ledl-cv"), n_splits=2)
+    rng, cells, expected = np.random.default_rng(0), {}, []
+    for cell in plan.cells():
+        _, test = next(few_shot_splits(target, seeds=[cell.seed]))
+        predicted = np.where(rng.random(len(test)) < 0.7, target[test], -1)
+        cells[cell] = run(0.9 if cell.method == "ledl-semi" else 0.7, predicted=predicted.tolist())
+        if cell.method == "ledl-cv":
+            _, new = halves(test, cell.seed)
+            answers = dict(zip(test.tolist(), predicted, strict=True))
+            expected.append(np.mean([answers[i] == target[i] for i in new.tolist()]))
+    cells |= {cell: run(0.8) for cell in plan.new_sample_cells()}
+    results = Results(plan, cells)
+    new = results.on_new_samples.accuracies
+    assert new["digits", "ledl-cv"].tolist() == pytest.approx(100 * np.array(expected))
+    assert new["digits", "ledl-semi"].tolist() == [80.0, 80.0]
+    share = (0.8 - np.mean(expected)) / 0.2
+    assert gain_kept(results, "ledl-semi") == pytest.approx(share)
+    assert gain_kept(results, "ledl-cv") is None
+    behind = {cell: run(0.6) for cell in plan.cells() if cell.method == "ledl-semi"}
+    assert gain_kept(Results(plan, {**cells, **behind}), "ledl-semi") is None  # there is no gain to keep
+    table = next(t for t in make_tables(results, summarise(results)) if t.name == "new-samples")
+    assert [entry.text for entry in table.rows[0]] == [
+        "LEDL, semi-supervised",
+        "80.0 ± 0.0",
+        f"{100 * share:.0f} %",
+    ]
+
+
+def test_accuracies_over_labels_are_means_of_what_was_run():
+    plan = Plan(("digits",), ("label-propagation", "lda"), n_splits=5)
+    cells = {cell: run(cell.n_per_class / 20 + cell.seed / 10) for cell in plan.study_cells()}
+    assert {cell.n_per_class for cell in cells if cell.method == "lda"} == {2, 3, 5, 10}
+    assert {cell.seed for cell in cells} == {0, 1, 2}
+    assert {cell.select for cell in cells if cell.n_per_class == 1} == {"defaults"}
+    (table,) = labels_table(Results(plan, cells))
+    assert table.header == ["method", "1", "2", "3", "5", "10"]
+    assert [entry.text for entry in table.rows[0][1:]] == ["15.0", "20.0", "25.0", "35.0", "60.0"]
+    assert [entry.text for entry in table.rows[1][1:]] == ["", "20.0", "25.0", "35.0", "60.0"]
+    assert labels_table(Results(PLAN, cells)) == []
 
 
 # The paper's claims.

@@ -32,7 +32,7 @@ from ledl.cli._console import (
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
 from ledl.files import place_for, write_atomically
-from ledl.methods import METHODS
+from ledl.methods import SUPERVISED
 
 # Printed at the end of the help of each command.
 EXAMPLES = {
@@ -111,8 +111,8 @@ MaxPixels = Annotated[
         help="Largest number of pixels of an image; larger ones are refused. Default: 67,108,864.",
     ),
 ]
-# Models of the other methods cannot be saved in a file.
-NAMES = [name for name in METHODS if name not in ("ledl-paper", "rbf-svm", "1-nn")]
+# Models of the other supervised methods cannot be saved in a file.
+NAMES = [name for name in SUPERVISED if name not in ("ledl-paper", "rbf-svm", "1-nn")]
 
 
 def known_method(name: str) -> str:

@@ -8,7 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, PAPER_TABLE, Method
+from ledl.methods import (
+    DATASET_TITLES,
+    METHODS,
+    PAPER_DATASETS,
+    PAPER_TABLE,
+    SEMI_SUPERVISED,
+    SUPERVISED,
+    Method,
+)
 
 if TYPE_CHECKING:
     from ledl.experiments._cells import Plan
@@ -19,6 +27,8 @@ __all__ = [
     "METHODS",
     "PAPER_DATASETS",
     "PAPER_TABLE",
+    "SEMI_SUPERVISED",
+    "SUPERVISED",
     "Method",
     "Outcome",
     "Plan",

@@ -12,7 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import distributions
@@ -27,9 +27,11 @@ from threadpoolctl import threadpool_limits
 import ledl
 from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
+from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
-from ledl.methods import METHODS, Settings
+from ledl.methods import METHODS, SEMI_SUPERVISED, SUPERVISED, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
+from ledl.semi_supervised import SemiSupervisedClassifier
 
 # Test samples whose labels at a looser duality gap are compared with those at the default.
 COMPARED_SAMPLES = 200
@@ -64,6 +66,13 @@ def split(dataset: str, n_per_class: int, seed: int) -> tuple[Array, Array]:
     return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
 
 
+def halves(test: Array, seed: int) -> tuple[Array, Array]:
+    """Return two halves of the test samples, drawn by the seed: seen without labels, and never seen."""
+    mixed = np.random.default_rng([seed, 1]).permutation(test)
+    n = len(test) // 2
+    return np.sort(mixed[n:]), np.sort(mixed[:n])
+
+
 # The plan.
 
 
@@ -72,6 +81,8 @@ class Cell:
     """A method on one split of a dataset.
 
     `settings` gives its settings. If they are None, `select` says how to find them: "cv", "wide" or "defaults".
+    `unlabelled` says what a semi-supervised method gets without labels: "all" other samples, on which it is
+    tested, or "half" of them; it is then tested on the other half. Supervised methods ignore it.
     """
 
     dataset: str
@@ -80,6 +91,7 @@ class Cell:
     select: str = "cv"
     n_per_class: int = 5
     settings: tuple[tuple[str, Any], ...] | None = None
+    unlabelled: str = "all"
 
     @property
     def known_settings(self) -> Settings | None:
@@ -102,6 +114,7 @@ class Cell:
                 "held_out": HELD_OUT_SAMPLES,
                 "in_span": method.isotropic,
             }
+        unlabelled = {"unlabelled": self.unlabelled} if method.unlabelled else {}
         return {
             "ledl": ledl.__version__,
             "dataset": self.dataset,
@@ -111,6 +124,7 @@ class Cell:
             "settings": settings,
             "n_per_class": self.n_per_class,
             "seed": self.seed,
+            **unlabelled,
         }
 
 
@@ -123,7 +137,7 @@ class Plan:
     datasets : tuple of str, default=("digits",)
         Names of datasets of `ledl.datasets.load`.
     methods : tuple of str
-        Names in `METHODS`. All of them by default.
+        Names in `METHODS`. By default all that learn from labelled samples alone.
     select : {"cv", "wide", "defaults"}, default="cv"
         How settings are found: by cross-validation in the training samples, by the same in wider grids, or
         not at all.
@@ -140,7 +154,7 @@ class Plan:
     """
 
     datasets: tuple[str, ...] = ("digits",)
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = SUPERVISED
     select: str = "cv"
     n_per_class: int = 5
     n_splits: int = 8
@@ -160,6 +174,21 @@ class Plan:
             for method in self.methods
             if METHODS[method].covers(dataset)
         ]
+
+    def new_sample_cells(self) -> list[Cell]:
+        """Return the cells in which semi-supervised methods are tested on samples that they have not seen.
+
+        Returns
+        -------
+        list of Cell
+            Cells of all semi-supervised methods, datasets and splits.
+        """
+        return [replace(cell, unlabelled="half") for cell in self.cells() if METHODS[cell.method].unlabelled]
+
+    @property
+    def is_semi(self) -> bool:
+        """Whether some method learns from samples without labels."""
+        return any(METHODS[method].unlabelled for method in self.methods)
 
     @property
     def studied(self) -> list[str]:
@@ -208,6 +237,32 @@ class Plan:
             if n < fewest
         ]
 
+    def label_cells(self, dataset: str, method: str) -> dict[int, list[Cell]]:
+        """Return the cells of a method over the number of labels of each class, beside semi-supervised ones.
+
+        Parameters
+        ----------
+        dataset, method : str
+            Names of the dataset and the method.
+
+        Returns
+        -------
+        dict of lists of Cell
+            The cells of the first splits, by the number of labels. With one label nothing can be hidden to
+            choose settings, so they are the defaults.
+        """
+        if not self.is_semi or method not in SEMI_SUPERVISED:
+            return {}
+        fewest = np.bincount(load_dataset(dataset).target).min()
+        return {
+            n: [
+                Cell(dataset, method, seed, "defaults" if n == 1 else self.select, n)
+                for seed in range(min(self.n_splits, STUDY_SPLITS))
+            ]
+            for n in SAMPLES_PER_CLASS
+            if METHODS[method].fewest <= n < fewest
+        }
+
     def study_cells(self) -> list[Cell]:
         """Return all cells that only figures need.
 
@@ -219,6 +274,7 @@ class Plan:
             self.weight_cells(d, w) for d in self.studied for w in WEIGHT_VALUES if "ledl" in self.methods
         ]
         groups += [self.sample_cells(d, m) for d in self.studied for m in SAMPLED if m in self.methods]
+        groups += [list(self.label_cells(d, m).values()) for d in self.datasets for m in self.methods]
         return list(dict.fromkeys(cell for group in groups for cells in group for cell in cells))
 
 
@@ -247,19 +303,25 @@ def try_cell(cell: Cell, device: str | None) -> Done:
 def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     """Choose settings on the training samples, fit, predict all others, and return the result.
 
-    It runs with one BLAS thread. LEDL, SRC and CRC run on `device`, which changes only the time, so it is not
-    part of the cell. The others solve small problems one after the other, which a device would not speed up.
+    A semi-supervised method gets other samples without labels, too. It chooses in `fit`, so its time is with
+    all choices. Everything runs with one BLAS thread. LEDL, SRC and CRC run on `device`, which changes only the
+    time, so it is not part of the cell. The others solve small problems one after the other, which a device
+    would not speed up.
     """
     X, y = load_dataset(cell.dataset).data, load_dataset(cell.dataset).target
+    method = METHODS[cell.method]
     train, test = split(cell.dataset, cell.n_per_class, cell.seed)
+    unlabelled = test
+    if method.unlabelled and cell.unlabelled == "half":
+        unlabelled, test = halves(test, cell.seed)
     more: dict[str, float] = {}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _warm_up(cell.method, device)
         settings = cell.known_settings
-        if settings is None:
+        if settings is None and not method.unlabelled:
             started = time.perf_counter()
-            method, seen = METHODS[cell.method], X[train]
+            seen = X[train]
             if method.isotropic and len(seen) < X.shape[1]:
                 # Coordinates in the span of the training samples have the same inner products, and so the same
                 # scores, with fewer features.
@@ -274,26 +336,38 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
             settings, more["cv_accuracy"] = search.best_params_, float(search.best_score_)
         caught.clear()  # of settings that were not chosen
         model = _make(cell.method, settings, cell.seed, device)
+        given = np.sort(np.concatenate([train, unlabelled])) if method.unlabelled else train
         started = time.perf_counter()
-        model.fit(X[train], y[train])
+        model.fit(X[given], np.where(np.isin(given, train), y[given], -1))
         fit_seconds = time.perf_counter() - started
         started = time.perf_counter()
-        predicted = model.predict(X[test])
+        if method.unlabelled and cell.unlabelled == "all":
+            predicted = model.transduction_[np.searchsorted(given, test)]
+        else:
+            predicted = model.predict(X[test])
         predict_seconds = time.perf_counter() - started
-        if "transform_tol" in settings:  # compare the labels with those at the default gap
+        if settings and "transform_tol" in settings:  # compare the labels with those at the default gap
             few = np.unique(np.linspace(0, len(test) - 1, COMPARED_SAMPLES).astype(int))
             model.set_params(transform_tol=type(model)().transform_tol)
             more["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
     if isinstance(model, LEDLClassifierCV):  # it chose its settings in `fit`
         more["select_seconds"] = fit_seconds - model.refit_time_
-        more["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
+        if model.n_splits_:  # none if every class has one sample
+            more["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
         settings, fit_seconds = model.best_params_, model.refit_time_
+    elif isinstance(model, HiddenLabelSearch):
+        settings = model.best_params_
+        more |= {} if model.best_score_ is None else {"cv_accuracy": model.best_score_}
+    elif isinstance(model, SemiSupervisedClassifier):
+        settings = {"method": model.method_}
+        hits = model.hidden_results_.get("accuracy")
+        more |= {} if hits is None else {"cv_accuracy": float(hits.max())}
     where = {"device": device} if device else {}
     return {
         "accuracy": float(np.mean(predicted == y[test])),
         "n_test": len(test),
         "n_shared": n_shared_samples(X, train, test),
-        "settings": dict(settings),
+        "settings": dict(settings or {}),
         **more,
         "fit_seconds": fit_seconds,
         "predict_seconds": predict_seconds,
@@ -306,7 +380,9 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
 
 def _make(method: str, settings: Settings | None, seed: int, device: str | None) -> Any:
     model = METHODS[method].make(settings, seed)
-    has_device = isinstance(model, (*BATCHED, LEDLClassifierCV))
+    if METHODS[method].unlabelled and not METHODS[method].chooses_for:
+        return HiddenLabelSearch(model, METHODS[method].grid if settings is None else {}, seed)
+    has_device = isinstance(model, (*BATCHED, LEDLClassifierCV, SemiSupervisedClassifier))
     return model.set_params(device=device) if has_device else model
 
 
@@ -314,7 +390,9 @@ def _make(method: str, settings: Settings | None, seed: int, device: str | None)
 def _warm_up(method: str, device: str | None) -> None:
     """Fit a small problem once in each process, so that no compilation is timed."""
     digits = load_dataset("digits")
-    model = _make(method, {}, 0, device).fit(digits.data[:60], digits.target[:60])
+    labels = digits.target[:60].copy()
+    labels[40:] = -1 if METHODS[method].unlabelled else labels[40:]
+    model = _make(method, {}, 0, device).fit(digits.data[:60], labels)
     model.predict(digits.data[60:120])
 
 

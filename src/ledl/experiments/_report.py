@@ -89,6 +89,8 @@ def draw(results: Results, folder: Path) -> Iterator[Picture]:
         if dataset in CONFUSED and all((dataset, method) in runs for method in CONFUSED_METHODS):
             yield _draw_confusion(results, dataset, folder)
     yield from _draw_studies(results, folder)
+    if plan.is_semi and results.over_labels:
+        yield _draw_labels(results, folder)
     for dataset in plan.datasets:
         if (dataset, "ledl") in runs:
             yield from _draw_atoms_and_codes(results, dataset, folder)
@@ -150,7 +152,7 @@ def _curves(results: Results, groups: Mapping[str, Sequence[Sequence[Cell]]]) ->
 
 def _ranges(curves: Mapping[str, Array]) -> str:
     means = ((name, values.mean(axis=1)) for name, values in curves.items())
-    return ", ".join(f"{name} {mean.min():.0f} to {mean.max():.0f} %" for name, mean in means)
+    return ", ".join(f"{name} {np.nanmin(mean):.0f} to {np.nanmax(mean):.0f} %" for name, mean in means)
 
 
 def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
@@ -195,6 +197,35 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
             f"Every method with its defaults, {splits}.",
             f"Accuracy over the number of training samples per class. {ranges}.",
         )
+
+
+def _draw_labels(results: Results, folder: Path) -> Picture:
+    """Draw accuracies over the number of labels of each class, if other samples have no labels."""
+    plan, by_dataset = results.plan, {}
+    for dataset in plan.datasets:
+        found = {
+            m: results.over_labels[dataset, m] for m in plan.methods if (dataset, m) in results.over_labels
+        }
+        numbers = sorted({n for curve in found.values() for n in curve})
+        none = np.full(min(plan.n_splits, STUDY_SPLITS), np.nan)
+        curves = {
+            METHODS[m].title: np.array([curve.get(n, none) for n in numbers]) for m, curve in found.items()
+        }
+        if curves:
+            by_dataset[dataset] = numbers, curves
+    figure, axes = _grid(len(by_dataset), 3.6)
+    for ax, (dataset, (numbers, curves)) in zip(axes, by_dataset.items(), strict=True):
+        AccuracyDisplay(numbers, curves, xlabel="labels per class", base=0).plot(ax)
+        ax.set_title(DATASET_TITLES[dataset])
+    ranges = "; ".join(f"{DATASET_TITLES[d]}: {_ranges(curves)}" for d, (_, curves) in by_dataset.items())
+    return _save(
+        figure,
+        folder / "labels.png",
+        "Accuracy over the number of labels",
+        "All other samples are given without labels, and tested. Mean and standard deviation over "
+        f"{len(none)} split{'s' * (len(none) > 1)}. Settings are chosen where a class has two labels or more.",
+        f"Accuracy over the number of labels of each class. {ranges}.",
+    )
 
 
 def _draw_atoms_and_codes(results: Results, dataset: str, folder: Path) -> Iterator[Picture]:

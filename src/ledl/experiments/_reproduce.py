@@ -32,7 +32,7 @@ from ledl.experiments._tables import (
 )
 from ledl.experiments._workers import follow
 from ledl.files import write_atomically
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, SUPERVISED
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def reproduce(
         record = store.write_run_record(
             {**options, "device": device, "dask": dask, "command": again, "data": digests}
         )
-        cells = list(dict.fromkeys(plan.cells() + (plan.study_cells() if figures else [])))
+        cells = plan.cells() + plan.new_sample_cells() + (plan.study_cells() if figures else [])
+        cells = list(dict.fromkeys(cells))
         progress = Progress(cells, n_jobs)
         watch(progress)
         for done in run_cells(cells, store, n_jobs, device, workers, damaged.append):
@@ -240,7 +241,7 @@ def command(
 ) -> str:
     """Return the command that runs the same plan again."""
     words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
-    if plan.methods != tuple(METHODS):
+    if plan.methods != SUPERVISED:
         words += ["--methods", ",".join(plan.methods)]
     words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits)]
     words += ["--dask", dask] if dask else ["--jobs", str(n_jobs)]

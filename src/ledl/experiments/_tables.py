@@ -8,19 +8,29 @@ from __future__ import annotations
 import warnings
 from collections import Counter, namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.stats import t as student
 from scipy.stats import ttest_rel
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import confusion_matrix
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
-from ledl.experiments._cells import STUDIED, Cell, Plan, load_dataset, split
+from ledl.experiments._cells import (
+    SAMPLES_PER_CLASS,
+    STUDIED,
+    STUDY_SPLITS,
+    Cell,
+    Plan,
+    halves,
+    load_dataset,
+    split,
+)
 from ledl.methods import DATASET_TITLES, METHODS, PAPER_TABLE
 
 if TYPE_CHECKING:
@@ -30,12 +40,13 @@ LEVEL = 0.05  # of the paired test
 BEST, WITHIN_NOISE = "best", "within noise"
 MARKED = "{}: best; {}: not significantly different from it (paired t-test, p > 0.05)."
 # Methods that are compared with each of the others, and the names of these tables.
-OURS = {"ledl": "differences", "ledl-cv": "differences-cv"}
+OURS = {"ledl": "differences", "ledl-cv": "differences-cv", "ledl-semi": "differences-semi"}
 # What a reader of the tables must know. Captions have no room for it.
 CAVEATS = (
     "Splits share test samples, so p-values are a guide, not a proof. Differences are positive where LEDL is "
     "ahead. Times are for all test samples, and jobs that run at the same time share the machine."
 )
+BASE = "ledl-cv"  # over which the gain of semi-supervised methods is counted
 PAPER_N_PER_CLASS = 5
 RIVALS = ("src", "crc", "csdl", "lcksvd")  # the paper's
 ITERATIONS = 100  # of convergence curves, as in the paper
@@ -69,6 +80,47 @@ class Results:
         """Return by how many points a method is ahead of another, and the p-value of the paired test."""
         a, b = self.accuracies[dataset, ours], self.accuracies[dataset, theirs]
         return float((a - b).mean()), paired_test(a, b)
+
+    def mean_lead(self, ours: str, theirs: str) -> tuple[float, tuple[float, float] | None]:
+        """Return the lead of a method over another, mean over all datasets, and its 95 % interval.
+
+        The interval is Student's paired one over the splits; None if there is one split.
+        """
+        a, b = (self.accuracies[[(d, m) for d in self.plan.datasets]].mean(axis=1) for m in (ours, theirs))
+        mean = float((a - b).mean())
+        if self.plan.n_splits < 2:
+            return mean, None
+        half = float(student.ppf(1 - LEVEL / 2, self.plan.n_splits - 1) * (a - b).sem())
+        return mean, (mean - half, mean + half)
+
+    @cached_property
+    def on_new_samples(self) -> Results:
+        """The same plan with the accuracies on samples that no method has seen.
+
+        Supervised methods see none of the test samples: their answers are counted on the same ones.
+        """
+        found: dict[Cell, Mapping[str, Any]] = {}
+        for cell in self.plan.cells():
+            new = replace(cell, unlabelled="half")
+            if METHODS[cell.method].unlabelled and new in self.cells:
+                found[cell] = self.cells[new]
+            elif not METHODS[cell.method].unlabelled and cell in self.cells:
+                _, test = split(cell.dataset, cell.n_per_class, cell.seed)
+                hits = load_dataset(cell.dataset).target[test] == self.cells[cell]["predicted"]
+                tested = np.isin(test, halves(test, cell.seed)[1])
+                found[cell] = {**self.cells[cell], "accuracy": float(hits[tested].mean())}
+        return Results(self.plan, found)
+
+    @cached_property
+    def over_labels(self) -> dict[tuple[str, str], dict[int, Array]]:
+        """Accuracies in % by dataset and method, then by the number of labels of each class: (n_splits,)."""
+        curves: dict[tuple[str, str], dict[int, Array]] = {}
+        for key in ((dataset, method) for dataset in self.plan.datasets for method in self.plan.methods):
+            for n, cells in self.plan.label_cells(*key).items():
+                if all(cell in self.cells for cell in cells):
+                    values = [100 * self.cells[cell]["accuracy"] for cell in cells]
+                    curves.setdefault(key, {})[n] = np.array(values)
+        return curves
 
     def confusion(self, dataset: str, method: str) -> Array:
         """Return the confusion matrix over all splits: rows true, columns predicted, each row sums to 1."""
@@ -199,31 +251,33 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
     The paper's claims and chosen settings are added if there are any.
     """
     plan, runs = results.plan, results.runs
-    accuracies, times = {}, {}
+    times = {}
     for row in rows:
-        spread = "" if row.accuracy_std is None else f" ± {row.accuracy_std:.1f}"
-        text = f"{row.accuracy_mean:.1f}{spread}" + (f" ({row.paper:.1f})" if row.paper else "")
-        accuracies[row.dataset, row.method] = Entry(text, row.accuracy_mean, row.mark)
         text = f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}"
         times[row.dataset, row.method] = Entry(text, row.fit_seconds + row.predict_seconds)
-    if len(plan.datasets) > 1:
-        for method, rank in mean_ranks(plan, rows).items():
-            mean = float(np.mean([row.accuracy_mean for row in rows if row.method == method]))
-            accuracies["mean", method] = Entry(f"{mean:.1f}", mean)
-            accuracies["mean rank", method] = Entry(f"{rank:.1f}", rank)
+    accuracies, several = _accuracies(plan, rows), len(plan.datasets) > 1
     made = [_by_method(plan, "accuracy", "Accuracy, %", accuracies, _accuracy_note(plan, rows))]
-    note = "p-values: paired t-test."
+    note = "p-values: paired t-test." + " Means: with 95 % intervals over the splits." * several
     for ours in OURS:
+        if plan.is_semi != METHODS[ours].unlabelled:
+            continue
         leads = {}
         for dataset, method in runs:
             if method != ours and (dataset, ours) in runs:
                 difference, p = results.lead(dataset, ours, method)
                 test = "" if p is None else " (p < 0.001)" if p < 0.001 else f" (p = {p:.{2 + (p < 0.1)}f})"
                 leads[dataset, method] = Entry(f"{difference:+.1f}{test}", difference)
+        complete = [m for m in plan.methods if several and all((d, m) in runs for d in plan.datasets)]
+        for method in complete if ours in complete else []:
+            if method != ours:
+                difference, ends = results.mean_lead(ours, method)
+                interval = "" if ends is None else f" ({ends[0]:+.1f} to {ends[1]:+.1f})"
+                leads["mean", method] = Entry(f"{difference:+.1f}{interval}", difference)
         if leads:
             title = f"{METHODS[ours].title} minus the others, points"
             made.append(_by_method(plan, OURS[ours], title, leads, note))
-    note = "Times: medians, one BLAS thread, without choosing settings."
+    note = "Times: medians, one BLAS thread, without choosing settings"
+    note += "; semi-supervised methods: with it." if plan.is_semi else "."
     made.append(_by_method(plan, "times", "fit / predict, s", times, note, smaller_first=True))
     if len(plan.datasets) == 1:  # each has a single column
         columns = [{row[0].text: row[1] for row in table.rows} for table in made]
@@ -231,7 +285,7 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
         notes = dict.fromkeys(table.note for table in made)
         header, title = ["method", *(table.title for table in made)], DATASET_TITLES[plan.datasets[0]]
         made = [Table("accuracy", title, header, body, " ".join(notes))]
-    made += claims_table(results)
+    made += [*semi_supervised_tables(results), *claims_table(results)]
     if plan.select == "defaults":
         return made
     settings = {}
@@ -243,8 +297,83 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
             )
             texts = (f"{what} (x{n})" if n > 1 else what for what, n in counts.most_common())
             settings[dataset, method] = Entry("; ".join(texts))
-    note = "Chosen by cross-validation in the training samples; in parentheses the number of splits."
+    how = "hidden labels or cross-validation" if plan.is_semi else "cross-validation in the training samples"
+    note = f"Chosen by {how}; in parentheses the number of splits."
     return [*made, _by_method(plan, "settings", "Settings chosen", settings, note, prose=True)]
+
+
+def _accuracies(plan: Plan, rows: Sequence[Row]) -> dict[tuple[str, str], Entry]:
+    """Return entries with accuracies by column and method; of several datasets, with means and mean ranks."""
+    found = {}
+    for row in rows:
+        spread = "" if row.accuracy_std is None else f" ± {row.accuracy_std:.1f}"
+        text = f"{row.accuracy_mean:.1f}{spread}" + (f" ({row.paper:.1f})" if row.paper else "")
+        found[row.dataset, row.method] = Entry(text, row.accuracy_mean, row.mark)
+    if len(plan.datasets) > 1:
+        for method, rank in mean_ranks(plan, rows).items():
+            mean = float(np.mean([row.accuracy_mean for row in rows if row.method == method]))
+            found["mean", method] = Entry(f"{mean:.1f}", mean)
+            found["mean rank", method] = Entry(f"{rank:.1f}", rank)
+    return found
+
+
+def semi_supervised_tables(results: Results) -> list[Table]:
+    """Return the tables of a run with semi-supervised methods: on new samples, over the number of labels."""
+    plan = results.plan
+    if not plan.is_semi:
+        return []
+    entries = _accuracies(plan, summarise(results.on_new_samples)) if results.on_new_samples.runs else {}
+    for method in plan.methods:
+        share = gain_kept(results, method)
+        if share is not None:
+            entries["gain kept", method] = Entry(f"{100 * share:.0f} %", share)
+    note = (
+        f"{plan.n_per_class} labels per class; half of the other samples without labels, the other half hidden "
+        "and tested. Gain kept: share of the gain in mean accuracy over "
+        f"{METHODS[BASE].title} in the first table."
+    )
+    table = _by_method(plan, "new-samples", "Accuracy on new samples, %", entries, note)
+    return ([table] if entries else []) + labels_table(results)
+
+
+def gain_kept(results: Results, method: str) -> float | None:
+    """Return the share of its lead over supervised LEDL that a method keeps on new samples, or None."""
+    gains = []
+    for found in (results, results.on_new_samples):
+        keys = [(dataset, name) for dataset in results.plan.datasets for name in (method, BASE)]
+        if not METHODS[method].unlabelled or not all(key in found.runs for key in keys):
+            return None
+        gains.append(found.mean_lead(method, BASE)[0])
+    return gains[1] / gains[0] if gains[0] > 0 else None
+
+
+def labels_table(results: Results) -> list[Table]:
+    """Return a table of accuracies over the number of labels of each class, or none if nothing was run."""
+    plan, curves = results.plan, results.over_labels
+    numbers = [n for n in SAMPLES_PER_CLASS if any(n in curve for curve in curves.values())]
+    groups = {dataset: [dataset] for dataset in plan.datasets}
+    groups = {"mean": list(plan.datasets), **groups} if len(groups) > 1 else groups
+    rows = []
+    for name, datasets in groups.items():
+        for method in plan.methods:
+            own = [curves.get((dataset, method), {}) for dataset in datasets]
+            means = [
+                float(np.mean([curve[n] for curve in own])) if all(n in curve for curve in own) else None
+                for n in numbers
+            ]
+            if any(mean is not None for mean in means):
+                entries = [Entry("") if mean is None else Entry(f"{mean:.1f}", mean) for mean in means]
+                rows.append([Entry(DATASET_TITLES.get(name, name)), Entry(METHODS[method].title), *entries])
+    header = ["dataset", "method", *map(str, numbers)]
+    if len(groups) == 1:
+        header, rows = header[1:], [row[1:] for row in rows]
+    n = min(plan.n_splits, STUDY_SPLITS)
+    note = (
+        f"All other samples without labels and tested; {n} split{'s' * (n > 1)}. With one label nothing can be "
+        "hidden, so settings are the defaults, and LDA cannot be fitted."
+    )
+    title = "Accuracy over the number of labels of each class, %"
+    return [Table("labels", title, header, rows, note, prose=len(groups) > 1)] if len(numbers) > 1 else []
 
 
 def _by_method(
@@ -269,12 +398,14 @@ def _accuracy_note(plan: Plan, rows: Sequence[Row]) -> str:
     """Return how the accuracies of a run were found."""
     chosen = "Settings chosen by cross-validation"
     how = {"defaults": "Default settings", "wide": f"{chosen} in wide grids"}.get(plan.select, chosen)
+    how = how.replace("cross-validation", "hidden labels") if plan.is_semi else how
+    others = ", all others unlabelled and tested" if plan.is_semi else ""
     only = "only " if plan.n_splits < 5 else ""
     spread = (
         f"mean ± standard deviation over {only}{plan.n_splits} splits" if plan.n_splits > 1 else "one split"
     )
     paper = "; paper's figure in parentheses" if any(row.paper for row in rows) else ""
-    note = f"{how}; {plan.n_per_class} samples per class; {spread}{paper}."
+    note = f"{how}; {plan.n_per_class} samples per class{others}; {spread}{paper}."
     if len(plan.datasets) > 1:
         note += " Means: methods with all datasets."
     unranked = dict.fromkeys(METHODS[row.method].title for row in rows if row.rank is None)
