@@ -4,6 +4,7 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
@@ -155,6 +156,17 @@ def test_pipelines_and_rejection_are_explained(wrap, digits, tmp_path):
     for again in (load(tmp_path / "model.ledl"), pickle.loads(pickle.dumps(model))):
         assert_array_equal(explain(again, X[N]).contributions, found.contributions)
         assert_array_equal(again.predict_proba(X[NEW]), model.predict_proba(X[NEW]))
+
+
+@pytest.mark.filterwarnings("error:.*feature names")
+def test_frames_are_explained(digits):
+    X, _, labels = digits
+    frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
+    inner = SemiSupervisedClassifier(SRCClassifier(), methods=["spread"], random_state=0)
+    model = RejectingClassifier(inner).fit(frame[:N], labels)
+    found = explain(model, frame[N : N + 1])
+    assert found.predicted == explain(RejectingClassifier(inner).fit(X[:N], labels), X[N]).predicted
+    assert found.p_value == model.p_values(frame[N : N + 1])[0]
 
 
 @pytest.mark.parametrize("start", [SRCClassifier(), LEDLClassifier(max_iter=5, tol=0, random_state=0)], ids=str)

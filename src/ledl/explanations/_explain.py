@@ -180,7 +180,7 @@ def explain_labels(
 ) -> Explanation:
     """Return the explanation of one sample by labels that spread to it, before it can be rejected."""
     X, graph, classes = one_row(check_samples(model, given)), model.graph_, model.classes_
-    probabilities = model.predict_proba(X)[0]
+    probabilities = model.predict_proba(given)[0]
     reached = np.zeros(1) if graph is None else graph.spread_to(X)[0].astype(np.float64)
     if not reached.any():
         against = None if rival is None else classes[rival]
