@@ -218,6 +218,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "graph_": [LabelGraph, None],
         "hidden_results_": [dict],
         "label_distributions_": "floats N c",
+        "labelled_rows_": "integers l",
         "method_": [StrOptions(set(METHODS))],
         "reach_": [ReachMap],
         "temperature_": [POSITIVE],
@@ -553,18 +554,14 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
     expect(getattr(inner, "n_features_in_", sizes["d"]) == sizes["d"], "its classifier has other features")
     expect((graph is None) == (model.method_ == "supervised"), "its method needs a graph, and no other does")
     n_rows = len(model.label_distributions_)
-    for name in (
-        "hidden_rows_",
-        "hidden_scores_",
-        "hidden_reach_",
-    ):  # of no samples, if no label could be hidden
+    # They have no samples if no label could be hidden.
+    for name in ("hidden_rows_", "hidden_scores_", "hidden_reach_"):
         expect(hasattr(model, name), f"it has no {name}")
     if len(model.hidden_rows_):
         hidden = {"hidden_rows_": "integers h", "hidden_scores_": "floats h c", "hidden_reach_": "floats h"}
         check_fields(model, hidden, sizes)
-        expect(
-            bool(0 <= model.hidden_rows_.min() <= model.hidden_rows_.max() < n_rows), "there are no such rows"
-        )
+    for rows in (model.labelled_rows_, model.hidden_rows_):
+        expect(bool((rows >= 0).all() and (rows < n_rows).all()), "there are no such rows")
     near, X = model.reach_, np.zeros((1, sizes["d"]))
     expect(near.axes.shape[0] == sizes["d"], "its reach has other features")
     expect(near.n_neighbors <= len(near.points), "its reach has fewer samples than neighbours")
@@ -572,6 +569,10 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
     if graph is not None:
         check_fields(graph, PARTS[LabelGraph], sizes, finite=False)
         expect(bool(graph.rows.max() < n_rows), "its rows are not in range")
+        expect(
+            np.array_equal(graph.rows[graph.labelled], model.labelled_rows_),
+            "its graph has labels of other rows",
+        )
         expect(bool(np.isfinite(graph.spread_to(X)).all()), "its scores are not finite")
 
 
