@@ -369,8 +369,8 @@ def labels_table(results: Results) -> list[Table]:
         header, rows = header[1:], [row[1:] for row in rows]
     n = min(plan.n_splits, STUDY_SPLITS)
     note = (
-        f"All other samples without labels and tested; {n} split{'s' * (n > 1)}. With one label nothing can be "
-        "hidden, so settings are the defaults, and LDA cannot be fitted."
+        f"All other samples without labels and tested; {n} split{'s' * (n > 1)}. With one label (LDA: two, the "
+        "fewest that it needs) none can be hidden, so settings are the defaults."
     )
     title = "Accuracy over the number of labels of each class, %"
     return [Table("labels", title, header, rows, note, prose=len(groups) > 1)] if len(numbers) > 1 else []
