@@ -299,7 +299,7 @@ _ALL = [
         "self-training-lda",
         "self-training, LDA",
         _self_training("discriminant_analysis:LinearDiscriminantAnalysis", solver="lsqr", shrinkage=0.5),
-        {"threshold": [0.75, 0.9, 0.99], "estimator__shrinkage": [0.9, 0.5, 0.1]},
+        {"threshold": [0.75, 0.9, 0.99], "estimator__shrinkage": [0.5, 0.9, 0.1]},
         isotropic=False,
         unlabelled=True,
         fewest=2,

@@ -97,12 +97,12 @@ def test_remarks_report_warnings_versions_and_shared_samples():
 
 
 def test_semi_supervised_methods_have_their_tables_and_figure(tmp_path):
-    plan = Plan(("digits",), ("label-propagation", "ledl-cv", "lda"), "defaults", n_splits=1)
+    plan = Plan(("digits",), ("label-propagation", "self-training-lda", "ledl-cv", "lda"), n_splits=1)
     cells = [*plan.cells(), *plan.new_sample_cells(), *plan.study_cells()]
     assert {cell.n_per_class for cell in cells} == {1, 2, 3, 5, 10}
     found = reproduce(plan, tmp_path)
     assert found.failures == []
-    assert [table.name for table in found.tables] == ["accuracy", "new-samples", "labels"]
+    assert [table.name for table in found.tables] == ["accuracy", "new-samples", "labels", "settings"]
     assert "labels.png" in [picture.path.name for picture in found.pictures]
     for name in ("report.html", "table.md", "table.tex"):
         assert "Accuracy on new samples" in (tmp_path / name).read_text()

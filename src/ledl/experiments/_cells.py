@@ -248,15 +248,15 @@ class Plan:
         Returns
         -------
         dict of lists of Cell
-            The cells of the first splits, by the number of labels. With one label nothing can be hidden to
-            choose settings, so they are the defaults.
+            The cells of the first splits, by the number of labels. With the fewest labels that a method needs,
+            none can be hidden to choose settings, so they are the defaults.
         """
         if not self.is_semi or method not in SEMI_SUPERVISED:
             return {}
         fewest = np.bincount(load_dataset(dataset).target).min()
         return {
             n: [
-                Cell(dataset, method, seed, "defaults" if n == 1 else self.select, n)
+                Cell(dataset, method, seed, self.select if n > METHODS[method].fewest else "defaults", n)
                 for seed in range(min(self.n_splits, STUDY_SPLITS))
             ]
             for n in SAMPLES_PER_CLASS

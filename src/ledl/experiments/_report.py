@@ -223,7 +223,7 @@ def _draw_labels(results: Results, folder: Path) -> Picture:
         folder / "labels.png",
         "Accuracy over the number of labels",
         "All other samples are given without labels, and tested. Mean and standard deviation over "
-        f"{len(none)} split{'s' * (len(none) > 1)}. Settings are chosen where a class has two labels or more.",
+        f"{len(none)} split{'s' * (len(none) > 1)}. Settings are chosen where a label can be hidden.",
         f"Accuracy over the number of labels of each class. {ranges}.",
     )
 
