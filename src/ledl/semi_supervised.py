@@ -83,6 +83,7 @@ class LabelGraph:
     labelled: Array  # (l,): rows of the samples with labels
     labels: Array  # (l,): their classes, as numbers
     rows: Array  # (n,): rows of X in `fit`; copies of other rows are left out
+    alpha: float  # the weight a of neighbours
 
     def coordinates(self, X: Array, device: str | None = None) -> Array:
         """Return the coordinates of samples in the space of the graph."""
@@ -100,7 +101,7 @@ class LabelGraph:
         index, weights = self.links(X, device, n_jobs)
         return to_host(add_rows(as_array(self.F, weights), index, weights))
 
-    def influence(self, x: Array, a: float) -> tuple[Array, Array, Array]:
+    def influence(self, x: Array) -> tuple[Array, Array, Array]:
         """Return how much each labelled sample adds to `spread_to` of one sample (1, d), and its neighbours.
 
         F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
@@ -108,10 +109,10 @@ class LabelGraph:
         these amounts (l,), the rows of the neighbours (k,) and their weights (k,).
         """
         index, weights = self.links(x)
-        u = np.zeros((len(self.points), 1), dtype=self.F.dtype)
+        u = np.zeros((len(self.points), 1))
         u[index[0], 0] = weights[0]
         graph = Graph(self.neighbours, self.weights, self.scales, self.sums)
-        return spread(graph.matrix(), u, a, tol=1e-6)[self.labelled, 0], index[0], weights[0]
+        return spread(graph.matrix(), u, self.alpha, tol=1e-10)[self.labelled, 0], index[0], weights[0]
 
 
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
@@ -497,6 +498,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             labelled=labelled,
             labels=y[labelled],
             rows=rows,
+            alpha=float(self.alpha),
         )
 
     def predict_proba(self, X: Array) -> Array:

@@ -26,6 +26,7 @@ from ledl import (
     LEDLClassifier,
     LEDLClassifierCV,
     RejectingClassifier,
+    SemiSupervisedClassifier,
     SRCClassifier,
     load,
     save,
@@ -74,6 +75,19 @@ MODELS = {
             make_pipeline(StandardScaler(), LEDLClassifier(n_components=6, **QUICK)), reject=0.3, cv=2
         ),
     ),
+    "semi": SemiSupervisedClassifier(
+        SRCClassifier(), methods=("learnt", "spread"), n_neighbors=3, random_state=0
+    ),
+    "semi-cv": SemiSupervisedClassifier(
+        LEDLClassifierCV(alpha=[0.1, 0.01], ridge_alpha=0.1, n_components=6, **QUICK),
+        methods=["spread"],
+        n_neighbors=3,
+        random_state=0,
+    ),
+    "semi-supervised": SemiSupervisedClassifier(LogisticRegression(), methods=("supervised",), random_state=0),
+    "pipeline-semi": make_pipeline(
+        StandardScaler(), SemiSupervisedClassifier(CRCClassifier(), n_neighbors=3, random_state=0)
+    ),
     "pipeline": make_pipeline(StandardScaler(), PCA(4), "passthrough", Normalizer(), CRCClassifier()),
     "pipeline-nested": make_pipeline(make_pipeline(Normalizer(), MinMaxScaler()), SRCClassifier()),
     "pipeline-scaled": make_pipeline(MinMaxScaler(), SRCClassifier(kernel="hellinger")),
@@ -95,7 +109,7 @@ class Wrapper(BaseEstimator):
         return self.estimator_.predict(X)
 
 
-SCORES = ("decision_function", "predict", "transform")
+SCORES = ("decision_function", "predict", "predict_proba", "transform")
 
 
 def samples(kernel="linear", n_features=12):
@@ -113,6 +127,8 @@ def fitted(name):
     """Return one of `MODELS`, fitted, and new samples."""
     model = clone(MODELS[name])
     X, y, new = samples(getattr(model, "kernel", "linear"))
+    if "semi" in name:
+        y = np.where(np.arange(len(y)) < 6, y, -1)  # two labels of each class, and three samples without
     return model.fit(X, y), new
 
 

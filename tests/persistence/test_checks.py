@@ -229,3 +229,64 @@ def test_arrays_that_would_load_but_for_one_check_are_refused(name, arrays, mess
     path.write_bytes(packed(header, tensors | arrays))
     with pytest.raises(ModelFileError, match=message):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("neighbours", 9, "its neighbours are not in range"),
+        ("neighbours", -1, "its neighbours are not in range"),
+        ("labelled", 9, "its labelled samples are not in range"),
+        ("labels", 3, "its labels are not in range"),
+        ("labels", -1, "its labels are not in range"),
+        ("rows", 9, "its rows are not in range"),
+        ("rows", -1, "its rows are not in range"),
+        ("sums", 0, "sums of weights are positive"),
+        ("weights", 1.5, "its weights are not in range"),
+        ("scales", -1, "its scales are not in range"),
+        ("F", -0.1, "its F are not in range"),
+        ("F", 100, "its F are not in range"),
+        ("axes", np.nan, "axes must be finite"),
+        ("alpha", 1.0, "'alpha' .*must be"),
+    ],
+)
+def test_graphs_with_numbers_that_are_not_theirs_are_refused(field, value, message, path):
+    model, _ = fitted("semi")
+    values = np.array(getattr(model.graph_, field))
+    values[(0,) * values.ndim] = value
+    model.graph_ = replace(model.graph_, **{field: values if values.ndim else value})
+    with pytest.raises(ModelFileError, match=message):
+        save(model, path)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("graph_", None, "its method needs a graph"),
+        ("method_", "supervised", "its method needs a graph"),
+        ("estimator_", SRCClassifier(), "its classifier is not fitted"),
+        ("classes_", np.array([3, 4, 5]), "its classes are not the classes of its classifier"),
+        ("hidden_rows_", np.arange(4, 10), "there are no such rows"),
+        ("hidden_scores_", np.zeros((2, 3)), "hidden_scores_ has 2 where there should be 6"),
+        ("label_distributions_", np.zeros((8, 3)), "transduction_ has 9 where there should be 8"),
+        ("n_features_in_", 11, "its classifier has other features"),
+        ("temperature_", 0.0, "'temperature_' .*must be"),
+    ],
+)
+def test_semi_supervised_models_whose_parts_do_not_fit_are_refused(attribute, value, message, path):
+    model, _ = fitted("semi")
+    setattr(model, attribute, value)
+    with pytest.raises(ModelFileError, match=message):
+        save(model, path)
+
+
+def test_a_graph_of_other_features_or_classes_is_refused(path):
+    model, _ = fitted("semi")
+    graph = model.graph_
+    for changes in (
+        {"mean": graph.mean[:-1], "axes": graph.axes[:-1]},
+        {"F": np.ascontiguousarray(graph.F[:, :2]), "labels": np.minimum(graph.labels, 1)},
+    ):
+        model.graph_ = replace(graph, **changes)
+        with pytest.raises(ModelFileError, match="where there should be"):
+            save(model, path)

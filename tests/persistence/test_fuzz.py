@@ -258,7 +258,8 @@ def predicts(model, new):
         rejecter = parts_of(model).rejecter
         labels = [*model.classes_, *([rejecter.reject_label_] if rejecter else [])]
         assert set(found["predict"]) <= set(labels)
-        assert found["decision_function"].shape in {(len(new),), (len(new), len(model.classes_))}
+        for name in found.keys() & {"decision_function", "predict_proba"}:
+            assert found[name].shape in {(len(new),), (len(new), len(model.classes_))}
 
 
 def fuzz(path, seed, n_files):

@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
 
 from ledl.arrays import Array, check_memory
 from ledl.coding import OMP, Lasso, Ridge
@@ -46,6 +46,7 @@ from ledl.kernels import PairwiseKernel, PrecomputedKernel
 from ledl.model_selection import LEDLClassifierCV
 from ledl.parallel import one_blas_thread
 from ledl.rejection import RejectingClassifier, checked_label, our_parts, parts_of
+from ledl.semi_supervised import METHODS, LabelGraph, SemiSupervisedClassifier
 from ledl.solvers.lasso import SOLVERS
 from ledl.solvers.stream import Stream
 from ledl.subspace import AS_THEY_ARE, FeatureMap, IdentitySubspace, KernelSpace, RowSpace
@@ -110,6 +111,21 @@ PARTS: dict[type, dict[str, Any]] = {
     Ridge: {"alpha": [POSITIVE], "name": [StrOptions({"alpha", "ridge_alpha"})]},
     OMP: {"n_nonzero": [COUNT]},
     ClassifierRule: {"weights": "floats K c"},
+    LabelGraph: {
+        "features": [FeatureMap],
+        "mean": "floats d",
+        "axes": "floats d q",
+        "points": "floats n q",
+        "neighbours": "integers n k",
+        "weights": "floats n k",
+        "scales": "floats n",
+        "sums": "floats n",
+        "F": "floats n c",
+        "labelled": "integers l",
+        "labels": "integers l",
+        "rows": "integers n",
+        "alpha": [Interval(Real, 0, 1, closed="neither")],
+    },
     ResidualRule: {},
     RegularizedRule: {"coder": [*CODERS, None]},
     Stream: {
@@ -184,6 +200,19 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "_n_features_out": [COUNT],
     },
     SRCClassifier: WITH_ATOMS,
+    SemiSupervisedClassifier: {
+        **FEATURES,
+        "classes_": "labels c",
+        "estimator_": [HasMethods("predict")],
+        "expected_accuracy_": [SHARE, None],
+        "expected_accuracy_interval_": [tuple],
+        "graph_": [LabelGraph, None],
+        "hidden_results_": [dict],
+        "label_distributions_": "floats N c",
+        "method_": [StrOptions(set(METHODS))],
+        "temperature_": [POSITIVE],
+        "transduction_": "labels N",
+    },
     LabelBinarizer: {"classes_": "labels c"},
     LinearDiscriminantAnalysis: {
         **LINEAR,
@@ -283,6 +312,8 @@ def check_part(part: Any) -> None:
             wanted, found = KERNELS[str(part.kernel)], part.parameters
             expect(found.keys() == wanted.keys(), f"these are not the parameters of kernel={part.kernel!r}")
             validate_parameter_constraints(wanted, found, "kernel")
+        case LabelGraph():
+            check_graph(part)
         case Stream():
             expect(bool((part.class_weights >= 0).all()), "weights of classes are not negative")
         case Preprocessing():
@@ -321,6 +352,27 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
             f"{name} belong to no class",
         )
     return sizes
+
+
+def check_graph(graph: LabelGraph) -> None:
+    """Raise an error unless the numbers of a graph are rows and classes, and its amounts can be amounts."""
+    (n, c), k = graph.F.shape, graph.neighbours.shape[1]
+    expect(k < n, "a sample has more neighbours than there are others")
+    for name, numbers, end in (
+        ("neighbours", graph.neighbours, n),
+        ("labelled samples", graph.labelled, n),
+        ("labels", graph.labels, c),
+        ("rows", graph.rows, np.inf),
+    ):
+        expect(bool(numbers.min() >= 0 and numbers.max() < end), f"its {name} are not in range")
+    expect(bool(graph.sums.min() > 0), "sums of weights are positive")
+    # The spread of n labels is at most sqrt(n) large, and weights are at most 1.
+    for name, values, top in (
+        ("F", graph.F, n),
+        ("weights", graph.weights, 1),
+        ("scales", graph.scales, np.inf),
+    ):
+        expect(bool(values.min() >= 0 and values.max() <= top), f"its {name} are not in range")
 
 
 def check_classes(classes: Array) -> None:
@@ -448,6 +500,8 @@ def check_other(model: Any, names: set[str]) -> None:
             )
             checked_label(model.reject_label_, classes)
             expect(sizes["e"] == 2, "there must be two measures of evidence")
+        case SemiSupervisedClassifier():
+            check_semi_supervised(model, sizes)
         case ResNetFeatures():
             known = set(ESTIMATORS[ResNetFeatures])
             expect(names | {"output_"} == known, "it has attributes that no extractor has")
@@ -470,6 +524,32 @@ def check_other(model: Any, names: set[str]) -> None:
                 try_out(model, X)
                 if hasattr(model, "scalings_"):  # it also transforms
                     try_out(model, X, classify=False)
+
+
+def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
+    """Raise an error unless the graph and the supervised classifier fit the rest, and labels reach zeros."""
+    graph, classes, inner = model.graph_, model.classes_, model.estimator_
+    check_classes(classes)
+    known: Any = getattr(inner, "classes_", None)
+    expect(known is not None, "its classifier is not fitted")
+    expect(
+        classes.dtype == known.dtype and np.array_equal(classes, known),
+        "its classes are not the classes of its classifier",
+    )
+    expect(getattr(inner, "n_features_in_", sizes["d"]) == sizes["d"], "its classifier has other features")
+    expect((graph is None) == (model.method_ == "supervised"), "its method needs a graph, and no other does")
+    n_rows = len(model.label_distributions_)
+    for name in ("hidden_rows_", "hidden_scores_"):  # of no samples, if no label could be hidden
+        expect(hasattr(model, name), f"it has no {name}")
+    if len(model.hidden_rows_):
+        check_fields(model, {"hidden_rows_": "integers h", "hidden_scores_": "floats h c"}, sizes)
+        expect(
+            bool(0 <= model.hidden_rows_.min() <= model.hidden_rows_.max() < n_rows), "there are no such rows"
+        )
+    if graph is not None:
+        check_fields(graph, PARTS[LabelGraph], sizes, finite=False)
+        expect(bool(graph.rows.max() < n_rows), "its rows are not in range")
+        expect(bool(np.isfinite(graph.spread_to(np.zeros((1, sizes["d"])))).all()), "its scores are not finite")
 
 
 def check_pipeline(model: Any) -> None:
