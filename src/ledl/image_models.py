@@ -257,9 +257,11 @@ def predict_files(
             X = rows[good]
             for step in found.parts.transformers[1:]:
                 X = step.transform(X)
-            if isinstance(classifier, DictionaryClassifier):
+            is_ours = isinstance(classifier, DictionaryClassifier)
+            if is_ours or rejecter is not None:
                 values, evidence = judge(classifier, X)
-                scores[good] = classifier.probabilities_of(values) if has_probabilities(found) else values
+                is_score = is_ours and has_probabilities(found)
+                scores[good] = classifier.probabilities_of(values) if is_score else values
                 if rejecter is not None:
                     p_values[good] = rejecter.p_values_of(evidence)
             elif has_probabilities(found):
@@ -376,7 +378,7 @@ def facts(found: ImageModel) -> dict[str, str]:
         each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
         described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
-        described["accuracy"] = "not known, because every class has only one image"
+        described["accuracy"] = "not known" + ", because every class has only one image" * (counts == [1])
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
         accuracy = with_interval(record.cv_accuracy, record.cv_interval)
@@ -614,7 +616,7 @@ def fit_files(
         cv_interval=list(tested.interval),
         cv_corrected=several and is_search,
         cv_folds=tested.n_folds,
-        cv_answers=tested.answers.tolist() if several else [],
+        cv_answers=[] if tested.accuracy is None else tested.answers.tolist(),
         cv_probabilities=tested.sure,
         near_copies=[[used[i], used[k]] for i, k in near_copies(X[: len(y)], y)],
         files=used,
@@ -710,14 +712,17 @@ def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) 
             )
     target = np.full(len(X), -1, dtype=object)
     target[: len(y)] = y.tolist()
-    fitted = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed).fit(X, target)
-    answers, hidden = np.full(len(y), "", dtype=object), fitted.hidden_rows_
+    whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
+    if isinstance(model, DictionaryClassifier) and len(np.unique(y)) < len(y):
+        whole = RejectingClassifier(whole, reject=0.0)
+    classifier = parts_of(whole.fit(X, target)).classifier
+    answers, hidden = np.full(len(y), "", dtype=object), classifier.hidden_rows_
     if not len(hidden):
-        return Tested(fitted, answers)
-    P = softmax(fitted.temperature_ * fitted.hidden_scores_, axis=1)
-    answers[hidden] = fitted.classes_[P.argmax(axis=1)]
-    sure = probabilities(P, fitted.classes_, y, hidden)
-    return Tested(fitted, answers, sure, fitted.expected_accuracy_, fitted.expected_accuracy_interval_)
+        return Tested(whole, answers)
+    P = softmax(classifier.temperature_ * classifier.hidden_scores_, axis=1)
+    answers[hidden] = classifier.classes_[P.argmax(axis=1)]
+    sure = probabilities(P, classifier.classes_, y, hidden)
+    return Tested(whole, answers, sure, classifier.expected_accuracy_, classifier.expected_accuracy_interval_)
 
 
 def probabilities(P: Array, classes: Array, y: Array, rows: Array) -> Array:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import os
 import shutil
 from collections import Counter
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from helpers.commands import FAST, run
 from ledl.cli._console import shown_log
 from ledl.cli._work import write_images
 from ledl.persistence import read
+from ledl.rejection import parts_of
 
 QUICK = ["--size", "8", "--method", "lda"]  # any model of digits, fast
 
@@ -76,9 +79,7 @@ def test_the_table_is_that_of_predict_with_the_probabilities_of_the_training(fit
     said = rows_of(run("predict", "model.ledl", "more", "--format", "csv", cwd=folder).stdout)
     assert list(found[0]) == list(said[0])
     assert [row["path"] for row in found] == [row["path"] for row in said]
-    stored = read(folder / "model.ledl")
-    classifier = stored.model[-1]
-    classifier = getattr(classifier, "estimator_", classifier) if hasattr(classifier, "reject") else classifier
+    classifier = parts_of(read(folder / "model.ledl").model).classifier
     P = classifier.label_distributions_[50:]
     np.testing.assert_allclose([float(row["probability"]) for row in found], P.max(axis=1), rtol=1e-3)
     assert [row["label"] for row in found] == classifier.classes_[P.argmax(axis=1)].tolist()
@@ -113,6 +114,30 @@ def test_images_are_sorted_reviewed_and_shown(fitted, tmp_path):
     assert sure == sorted(sure)
     assert sum(len(files) for _, _, files in os.walk(tmp_path / "sorted")) == 300
     assert "tested with a model that did not know its label" in (tmp_path / "p.html").read_text("utf-8")
+
+
+def test_images_of_no_class_are_rejected(digits, tmp_path):
+    words = [digits / "photos", "--unlabelled", digits / "more", "-o", tmp_path / "m.ledl", "--size", "8"]
+    shutil.copytree(digits / "more", tmp_path / "new")
+    Image.fromarray(np.uint8(np.indices((8, 8)).sum(axis=0) % 2 * 255)).save(tmp_path / "new" / "squares.png")
+    done = run("fit", *words, "--method", "crc")
+    assert done.returncode == 0, done.stderr
+    assert "with --reject" in run("info", tmp_path / "m.ledl").stdout
+    done = run("predict", tmp_path / "m.ledl", tmp_path / "new", "--reject", "0.05", "--format", "csv")
+    rejected = [Path(row["path"]).name for row in rows_of(done.stdout) if row["label"] == "none of these"]
+    assert "squares.png" in rejected
+    assert len(rejected) < 0.2 * 301
+
+
+def test_copies_alone_teach_nothing(digits, tmp_path):
+    with Image.open(digits / "photos" / "0" / "00000.png") as image:
+        image.save(tmp_path / "same.bmp")  # the same pixels in another file
+    words = [digits / "photos", "--unlabelled", tmp_path / "same.bmp", "-o", tmp_path / "m.ledl", *FAST]
+    done = run("fit", *words, "--write-labels", tmp_path / "t.csv")
+    assert done.returncode == 0, done.stderr
+    assert "nothing else to learn from" in done.stderr
+    assert "Accuracy:   not known\n" in done.stdout
+    assert [row["label"] for row in rows_of((tmp_path / "t.csv").read_text())] == ["0"]
 
 
 def test_the_table_is_read_back_with_corrections_and_blanks(fitted, tmp_path):
@@ -228,8 +253,6 @@ def test_one_label_of_each_class_is_enough(digits, tmp_path):
 
 
 def test_progress_of_the_training_is_printed_in_a_terminal():
-    import logging
-
     logger = logging.getLogger("ledl.semi_supervised")
     before = logger.level, [*logger.handlers]
     for is_terminal in (True, False):
