@@ -18,6 +18,7 @@ from ledl import (
     LEDLClassifier,
     LEDLClassifierCV,
     RejectingClassifier,
+    SemiSupervisedClassifier,
     SRCClassifier,
     explain,
 )
@@ -256,3 +257,58 @@ def test_through_pipelines_in_pipelines(known):
 class HalfOfThem(KFold):
     def split(self, X, y=None, groups=None):
         yield from list(super().split(X, y, groups))[:2]
+
+
+@pytest.fixture(scope="module")
+def partly(digits):
+    """The first 400 digits. Five samples of each of the digits 0 to 4 have labels, the others have none."""
+    X, y = digits[0][:400], digits[1][:400]
+    known = np.concatenate([np.flatnonzero(y == label)[:5] for label in range(5)])
+    return X, np.where(np.isin(np.arange(400), known), y, -1)
+
+
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),)], ids=["alone", "pipeline"])
+def test_a_semi_supervised_classifier_has_the_evidence_of_its_supervised_one(steps, digits, partly):
+    (X, y), new = partly, digits[0][400:600]
+    semi = SemiSupervisedClassifier(SRCClassifier(), random_state=0)
+    model = RejectingClassifier(make_pipeline(*steps, semi)).fit(X, y)
+    scaled, scaled_new = X, new
+    for step in steps:  # which saw all samples
+        scaled, scaled_new = clone(step).fit(X).transform(X), clone(step).fit(X).transform(new)
+    alone = RejectingClassifier(SRCClassifier()).fit(scaled[y >= 0], y[y >= 0])
+    np.testing.assert_array_equal(model.judged_, np.flatnonzero(y >= 0))
+    np.testing.assert_allclose(model.evidence_, alone.evidence_)
+    np.testing.assert_allclose(model.novelty(new), alone.novelty(scaled_new))
+    # The answers are those of the semi-supervised model.
+    inner = model.estimator_[-1]
+    np.testing.assert_array_equal(model.cv_scores_, inner.hidden_scores_[np.argsort(inner.hidden_rows_)])
+    np.testing.assert_array_equal(model.predict_proba(new), inner.predict_proba(scaled_new))
+    labels, is_kept = model.predict(new), model.p_values(new) > 0.05
+    np.testing.assert_array_equal(labels[is_kept], inner.predict(scaled_new)[is_kept])
+    assert set(labels[~is_kept]) == {-1}
+
+
+def test_labels_that_are_text_may_be_missing(digits, partly):
+    (X, numbers), names = partly, np.array(["none", "one", "two", "three", "four", "five"], dtype=object)
+    y = np.where(numbers >= 0, names[numbers], -1)
+    model = RejectingClassifier(SemiSupervisedClassifier(CRCClassifier(), random_state=0), reject=0.2)
+    found = set(model.fit(X, y).predict(digits[0][400:600]))
+    assert "none of these" in found
+    assert found <= {*names, "none of these"}
+    assert clone(model).get_params().keys() == model.get_params().keys()
+
+
+def test_a_semi_supervised_classifier_without_atoms_is_refused(partly):
+    with pytest.raises(TypeError, match="LogisticRegression has no atoms"):
+        RejectingClassifier(SemiSupervisedClassifier(LogisticRegression())).fit(*partly)
+
+
+def test_one_label_of_each_class_judges_nothing(partly):
+    X, y = partly
+    firsts = [np.flatnonzero(y == label)[0] for label in range(5)]
+    y = np.where(np.isin(np.arange(len(y)), firsts), y, -1)
+    with (
+        pytest.warns(UserWarning, match="one label only"),
+        pytest.raises(ValueError, match="Every class has one sample only"),
+    ):
+        RejectingClassifier(SemiSupervisedClassifier(SRCClassifier())).fit(X, y)

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -29,13 +29,19 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted, indexab
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
+from ledl.model_selection import LEDLClassifierCV
 from ledl.samples import check_rows, map_rows
+from ledl.semi_supervised import SemiSupervisedClassifier
 
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
 
 def _has_probabilities(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "predict_proba")
+
+
+def _has_scores(model: Any) -> bool:
+    return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
 class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -55,10 +61,13 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
+    A `SemiSupervisedClassifier` gives the labels and the probabilities. The novelty comes from the atoms of its
+    supervised classifier, and only samples with labels are judged.
+
     Parameters
     ----------
     estimator : classifier of this package, or a Pipeline that ends in one
-        Classifier to use.
+        Classifier to use. A `SemiSupervisedClassifier` needs one of them as its `estimator`.
 
     reject : float, default=0.05
         Share of samples of the known classes that may be rejected. 0 means that no sample is rejected.
@@ -90,7 +99,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Concentration and residual of these samples.
 
     cv_scores_ : ndarray of shape (n_judged, n_classes)
-        Scores of these samples, by models that have not seen them.
+        Scores of these samples, by models that have not seen them. Those of a `SemiSupervisedClassifier` are
+        its `hidden_scores_`, and those of its supervised classifier where a label was not hidden.
 
     cv_predictions_ : ndarray of shape (n_judged,)
         Labels of these samples, by the same models.
@@ -153,7 +163,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Training samples, as `estimator` takes them.
         y : array-like of shape (n_samples,)
-            Labels of the samples.
+            Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
 
         Returns
         -------
@@ -162,17 +172,28 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         our_parts(self.estimator)  # raises for other classifiers
         fitted = clone(self.estimator).fit(X, y)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
+        parts, rows = our_parts(fitted), np.arange(len(y))
+        semi = parts.classifier if isinstance(parts.classifier, SemiSupervisedClassifier) else None
+        if semi is None:
+            chosen = with_chosen_settings(self.estimator, fitted)
+        else:  # its supervised classifier is judged, after the transformers, which have seen all samples
+            rows = np.flatnonzero([label != -1 for label in y.tolist()])
+            X, y = _safe_indexing(parts.transform(X), rows), semi.transduction_[rows]
+            chosen = with_chosen_settings(semi.estimator_, semi.estimator_)
         check_classification_targets(y)
         label = checked_label(self.reject_label, fitted.classes_)
         evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
-        folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
+        folds = judging_folds(self.cv, X, y)
         for train, test in folds:
-            model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
-            X_test, _ = _safe_split(self.estimator, X, y, test, train)
+            model = clone(chosen).fit(*_safe_split(chosen, X, y, train))
+            X_test, _ = _safe_split(chosen, X, y, test, train)
             scores[test], evidence[test] = judge(model, X_test)
+        if semi is not None:
+            _, own, hidden = np.intersect1d(rows, semi.hidden_rows_, return_indices=True)
+            scores[own] = semi.hidden_scores_[hidden]
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         judged = np.sort(np.concatenate([test for _, test in folds]))
-        self.evidence_, self.cv_scores_, self.judged_ = evidence[judged], scores[judged], judged
+        self.evidence_, self.cv_scores_, self.judged_ = evidence[judged], scores[judged], rows[judged]
         self.cv_predictions_ = self.classes_[self.cv_scores_.argmax(axis=1)]
         return self
 
@@ -299,6 +320,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         unlike = (evidence - mean) / np.where(spread > 0, spread, 1) * [-1, 1]
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
+    @available_if(_has_scores)
     def decision_function(self, X: Array) -> Array:
         """Return the scores of the classes, by the classifier.
 
@@ -370,9 +392,12 @@ def parts_of(estimator: Any) -> Parts:
 
 
 def our_parts(estimator: Any) -> Parts:
-    """Return the parts of a classifier with atoms. Raise for other estimators."""
+    """Return the parts of a classifier with atoms, or of one that begins with one. Raise for other ones."""
     parts = parts_of(estimator)
-    if not isinstance(parts.classifier, DictionaryClassifier):
+    if isinstance(parts.classifier, SemiSupervisedClassifier):
+        inner = getattr(parts.classifier, "estimator_", parts.classifier.estimator)
+        our_parts(LEDLClassifierCV() if inner is None else inner)
+    elif not isinstance(parts.classifier, DictionaryClassifier):
         raise TypeError(
             f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
             "classifiers, such as LEDLClassifier, or a Pipeline that ends in one. Of a search, give its "
@@ -382,10 +407,15 @@ def our_parts(estimator: Any) -> Parts:
 
 
 def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
-    """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline."""
+    """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline.
+
+    A semi-supervised classifier has probabilities for scores, and the evidence of its supervised classifier.
+    """
     parts = our_parts(estimator)
-    model = parts.classifier
-    X = check_samples(model, parts.transform(X))
+    model, X = parts.classifier, parts.transform(X)
+    if isinstance(model, SemiSupervisedClassifier):
+        return model.predict_proba(X), judge(model.estimator_, X)[1]
+    X = check_samples(model, X)
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 
 

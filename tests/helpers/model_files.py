@@ -88,6 +88,9 @@ MODELS = {
     "pipeline-semi": make_pipeline(
         StandardScaler(), SemiSupervisedClassifier(CRCClassifier(), n_neighbors=3, random_state=0)
     ),
+    "rejecting-semi": RejectingClassifier(
+        SemiSupervisedClassifier(SRCClassifier(), n_neighbors=3, random_state=0), reject=0.3
+    ),
     "pipeline": make_pipeline(StandardScaler(), PCA(4), "passthrough", Normalizer(), CRCClassifier()),
     "pipeline-nested": make_pipeline(make_pipeline(Normalizer(), MinMaxScaler()), SRCClassifier()),
     "pipeline-scaled": make_pipeline(MinMaxScaler(), SRCClassifier(kernel="hellinger")),

@@ -493,7 +493,7 @@ def check_other(model: Any, names: set[str]) -> None:
             expect(model.n_features_in_ == n_features, "its model has other features")
         case RejectingClassifier():
             inner, classes = our_parts(model.estimator_).classifier, model.classes_
-            expect(hasattr(inner, "_dictionary"), "its classifier is not fitted")
+            expect(bool(fitted_names(inner)), "its classifier is not fitted")
             expect(
                 classes.dtype == inner.classes_.dtype and np.array_equal(classes, inner.classes_),
                 "its classes are not the classes of its classifier",
