@@ -164,6 +164,15 @@ def test_the_table_is_read_back_with_corrections_and_blanks(fitted, tmp_path):
     assert "Labelled 199, unlabelled 150: these teach, too." in done.stderr
 
 
+def test_predict_has_no_truth_for_blank_labels(fitted, tmp_path):
+    folder, _ = fitted
+    first, second, *_ = sorted((folder / "more").iterdir())
+    (tmp_path / "truth.csv").write_text(f"path,label\n{first},0\n{second},\n")
+    done = run("predict", "model.ledl", "more", "--labels", tmp_path / "truth.csv", cwd=folder)
+    assert "(1 of 1)" in done.stdout
+    assert f"Not used (no label in the table): 1: more/{second.name}" in done.stderr
+
+
 def test_labelled_images_count_once_with_their_labels(digits, tmp_path):
     shutil.copytree(digits / "more", tmp_path / "more")
     shutil.copy(digits / "photos" / "3" / "00003.png", tmp_path / "more" / "copy.png")
