@@ -110,9 +110,14 @@ class Record:
 
     @property
     def unlabelled_names(self) -> list[str]:
-        """Return the names of the unlabelled training images, in the order of their rows after the others."""
+        """Return the names of the unlabelled training images."""
         text = b"" if self.unlabelled is None else self.unlabelled.tobytes()
         return text.decode("utf-8", "replace").split("\0") if text else []
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all training images, those with labels first."""
+        return [*self.files, *self.unlabelled_names]
 
     @classmethod
     def from_info(cls, info: Any) -> Record:
@@ -322,7 +327,10 @@ def explain_image(
     against: str | None = None,
 ) -> Explanation:
     """Return the explanation of a prediction, and write it as a page."""
-    if not isinstance(found.parts.classifier, DictionaryClassifier):
+    classifier, record = found.parts.classifier, found.record
+    if isinstance(classifier, SemiSupervisedClassifier) and classifier.graph_ is None:
+        classifier = classifier.estimator_  # which explains itself
+    if not isinstance(classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise ValueError(
             f"The method of this model, {facts(found)['method']}, has no atoms, so it cannot be explained. "
             "Train with --method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
@@ -330,7 +338,8 @@ def explain_image(
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
     explanation = explain(found.model, os.fspath(image), against=against)
-    extractor, pictures = found.extractor, found.record.thumbnails
+    extractor, pictures = found.extractor, record.thumbnails
+    n_unlabelled = len(record.unlabelled_names)  # without pictures
     shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
         shape = height_and_width(extractor.size) + (() if extractor.color == "gray" else (3,))
@@ -338,8 +347,8 @@ def explain_image(
         out,
         sample=image,
         shape=shape,
-        training=None if pictures is None else [picture.tobytes() for picture in pictures],
-        names=found.record.files or None,
+        training=None if pictures is None else [*map(np.ndarray.tobytes, pictures), *[None] * n_unlabelled],
+        names=record.names or None,
         model_note=list(facts(found).items()),
     )
     return explanation

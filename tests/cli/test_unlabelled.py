@@ -116,6 +116,17 @@ def test_images_are_sorted_reviewed_and_shown(fitted, tmp_path):
     assert "tested with a model that did not know its label" in (tmp_path / "p.html").read_text("utf-8")
 
 
+def test_a_page_names_the_images_that_carried_an_answer(fitted, tmp_path):
+    folder, _ = fitted
+    image = sorted((folder / "more").iterdir())[0]
+    done = run("explain", "model.ledl", image, "-o", tmp_path / "why.html", "--reject", "0.1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    near = done.stdout.split("nearest training samples:")[1]
+    assert f"more/{image.name}" in near.splitlines()[1]  # the image itself
+    assert any(f"{name} " in near for name in read(folder / "model.ledl").info["files"])
+    assert "data:image/jpeg" in (tmp_path / "why.html").read_text("utf-8")  # labelled images have thumbnails
+
+
 def test_images_of_no_class_are_rejected(digits, tmp_path):
     words = [digits / "photos", "--unlabelled", digits / "more", "-o", tmp_path / "m.ledl", "--size", "8"]
     shutil.copytree(digits / "more", tmp_path / "new")

@@ -497,7 +497,7 @@ def explain(
 
         opened = open_image_model(model, network=features)
         found = explain_image(opened, image, out, reject=reject, against=against)
-        say(PipedConsole(), f"{found.text(opened.record.files)}\n\nPage: {out.resolve()}")
+        say(PipedConsole(), f"{found.text(opened.record.names)}\n\nPage: {out.resolve()}")
 
 
 def info(
