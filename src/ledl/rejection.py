@@ -177,7 +177,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if semi is None:
             chosen = with_chosen_settings(self.estimator, fitted)
         else:  # its supervised classifier is judged, after the transformers, which have seen all samples
-            rows = np.flatnonzero([label != -1 for label in y.tolist()])
+            rows = semi.labelled_rows_
             X, y = _safe_indexing(parts.transform(X), rows), semi.transduction_[rows]
             chosen = with_chosen_settings(semi.estimator_, semi.estimator_)
         check_classification_targets(y)

@@ -198,6 +198,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         For each of `methods`: the share of hidden labels that it found (``"accuracy"``), and its log loss
         (``"log_loss"``). Empty if nothing could be hidden.
 
+    labelled_rows_ : ndarray of shape (n_labelled,)
+        Rows of the samples with labels. Copies of earlier rows are left out.
+
     hidden_rows_ : ndarray of shape (n_hidden,)
         Rows of the samples whose labels were hidden once.
 
@@ -373,6 +376,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             hidden_rows_=rows[labelled[choice.hidden]],
             hidden_scores_=choice.scores,
             label_distributions_=probabilities[copy_of],
+            labelled_rows_=rows[labelled],
             method_=choice.method,
             temperature_=choice.factor,
             transduction_=classes[probabilities.argmax(axis=1)][copy_of],

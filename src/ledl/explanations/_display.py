@@ -10,7 +10,7 @@ import numpy as np
 from ledl.arrays import Array
 from ledl.explanations._explain import Explanation, explain
 from ledl.explanations._page import NO_PICTURES, Gallery, Picture, Pictures
-from ledl.explanations._words import bars, headline
+from ledl.explanations._words import bars, headline, vocabulary
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
@@ -161,27 +161,32 @@ class ExplanationDisplay:
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold", parse_math=False)
 
         self._draw_atoms(middle)
+        words = vocabulary(explanation, "sample")
         if len(explanation.neighbors):
             labels, cosines = explanation.neighbor_classes, explanation.similarities
             title = "Nearest training samples"
-            self._draw_samples("neighbors", bottom[0], title, explanation.neighbors, labels, cosines)
+            self._draw_samples(
+                "neighbors", bottom[0], title, explanation.neighbors, labels, cosines, words.likeness
+            )
         if len(explanation.against_neighbors):
             near, cosines = explanation.against_neighbors, explanation.against_similarities
-            title = f"Nearest training samples of {_short(explanation.against, 30)}"
-            self._draw_samples("against", bottom[1], title, near, [explanation.against] * len(near), cosines)
+            kind = "Labelled" if explanation.rule == "labels" else "Nearest training"
+            title = f"{kind} samples of {_short(explanation.against, 30)}"
+            labels = [explanation.against] * len(near)
+            self._draw_samples("against", bottom[1], title, near, labels, cosines, words.rival_likeness)
         return self
 
     def _draw_samples(
-        self, key: str, part: Any, title: str, samples: Array, labels: Sequence[Any], cosines: Array
+        self, key: str, part: Any, title: str, samples: Array, labels: Sequence[Any], amounts: Array, word: str
     ) -> None:
-        """Draw training samples in a row, with their classes, names and cosines."""
+        """Draw training samples in a row, with their classes, names and amounts, such as cosines."""
         part.suptitle(title, fontsize=9, parse_math=False)
         axes = part.subplots(1, max(self.n_atoms, len(samples)), squeeze=False)[0]
         for ax in axes:
             ax.set_axis_off()
-        for ax, i, label, cosine in zip(axes, samples, labels, cosines, strict=False):
+        for ax, i, label, amount in zip(axes, samples, labels, amounts, strict=False):
             name = _short(self._gallery.training_name(i), 20)
-            _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\ncosine {cosine:.2f}")
+            _show(ax, self._gallery.training(i), f"{_short(label, 16)}\n{name}\n{word} {amount:.2f}")
             self.axes_[key].append(ax)
 
     def _draw_atoms(self, part: Any) -> None:
@@ -191,7 +196,9 @@ class ExplanationDisplay:
         if not len(atoms):
             part.suptitle("No atom is used: all classes have the same score", fontsize=9)
             return
-        part.suptitle("Atoms that decide most, and what they add to the scores of the two classes", fontsize=9)
+        words = vocabulary(explanation, "sample")
+        pieces = f"{words.piece.capitalize()}s that decide most"
+        part.suptitle(f"{pieces}, and what they add to the scores of the two classes", fontsize=9)
         images = [self._gallery.atom_or_nearest(k) for k in atoms]
         has_images = any(image is not None for image in images)
         heights = [3, 1] if has_images else None
@@ -201,7 +208,7 @@ class ExplanationDisplay:
         limit = 1.05 * np.abs(explanation.contributions[np.ix_(atoms, compared)]).max()
         names = [_short(explanation.classes[j], 12) for j in compared]
         for k, image, column in zip(atoms, images, grid.T, strict=False):
-            title = f"{_short(explanation.atom_classes[k], 14)}, code {explanation.codes[k]:+.2f}"
+            title = f"{_short(explanation.atom_classes[k], 14)}, {words.amount} {explanation.codes[k]:+.2f}"
             ax = column[-1]
             self.axes_["adds"].append(ax)
             if has_images:

@@ -1,10 +1,13 @@
-"""Explain a prediction by the atoms that make up its scores and by the nearest training samples."""
+"""Explain a prediction by the atoms that make up its scores and by the nearest training samples.
+
+Of a semi-supervised classifier, the labelled samples play the part of atoms: their labels spread to the sample.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
@@ -18,10 +21,11 @@ from ledl.arrays import Array, is_torch, to_host
 from ledl.dictionary import FittedDictionary
 from ledl.estimators import check_samples
 from ledl.explanations._page import Pictures, page
-from ledl.explanations._words import headline, reasons, terms
+from ledl.explanations._words import headline, reasons, said_of_neighbors, terms, vocabulary
 from ledl.files import write_atomically
 from ledl.model_selection import LEDLClassifierCV
-from ledl.rejection import our_parts
+from ledl.rejection import judge, our_parts, parts_of
+from ledl.semi_supervised import SemiSupervisedClassifier
 from ledl.subspace import KernelSpace
 
 
@@ -38,6 +42,9 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
 
     These terms are the Shapley values of the atoms. With the rule "regularized" both sides are divided by
     :math:`|x - f_j| |s_j|`.
+
+    In a `SemiSupervisedClassifier` the atoms are the labelled samples. The score of a class is its share of
+    the labels that reach the sample over the graph, and each labelled sample adds to its own class.
 
     Parameters
     ----------
@@ -59,7 +66,9 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
     Explanation
         The part of each atom in the scores, and the nearest training samples. Models that were fitted on more
         than :math:`2^{24}` numbers do not keep the samples. They have no neighbours then, except for SRC and
-        CRC, whose atoms are the training samples.
+        CRC, whose atoms are the training samples. For a `SemiSupervisedClassifier` the neighbours are those
+        through which labels reach the sample. If it is ``"supervised"``, or no label reaches the sample, the
+        explanation is that of its `estimator_`.
 
     Examples
     --------
@@ -79,31 +88,45 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
     check_is_fitted(estimator)
     if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors} must be 1 or more.")
-    parts = our_parts(estimator)
-    dictionary: FittedDictionary = parts.classifier.dictionary_
-    classes = np.asarray(dictionary.classes)
-    rival = None if against is None else number_of_class(against, classes)
+    parts = parts_of(estimator)
+    is_semi = isinstance(parts.classifier, SemiSupervisedClassifier)
+    if not is_semi:
+        our_parts(estimator)  # raises for other classifiers
+    rival = None if against is None else number_of_class(against, np.asarray(parts.classifier.classes_))
     takes_lists = parts.transformers and get_tags(parts.transformers[0]).no_validation  # of images
     given = parts.transform([x] if takes_lists else x if hasattr(x, "columns") else one_row(x))
-    features = one_row(given)  # without names, which a frame has
-    code, z, sq_norm = dictionary.code_one(check_samples(parts.classifier, given))
-    base, contributions = dictionary.contributions(code, z, sq_norm)
-    scores = base + contributions.sum(axis=0)
-    probabilities = None
-    if isinstance(parts.classifier, LEDLClassifierCV):
-        probabilities = parts.classifier.probabilities_of(scores[None])[0]
-    concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
-    p_value = None
+    found = (explain_labels if is_semi else explain_codes)(parts.classifier, given, rival, n_neighbors)
     if parts.rejecter is not None:
-        p_value = float(parts.rejecter.p_values_of(np.array([[concentration, residual]]))[0])
-    rejected = p_value is not None and p_value <= parts.rejecter.reject
-    if rival == scores.argmax():
+        evidence = np.array([[found.concentration, found.residual]])
+        if found.concentration is None:
+            evidence = judge(parts.classifier, given)[1]
+        p_value = float(parts.rejecter.p_values_of(evidence)[0])
+        rejected = p_value <= parts.rejecter.reject
+        concentration, residual = evidence[0].tolist()
+        found = replace(
+            found, concentration=concentration, residual=residual, p_value=p_value, rejected=rejected
+        )
+    if rival is not None and rival == found.ranking[0]:
         raise ValueError(
             f"against={against!r} is the class nearest to this sample, which was rejected because it is unlike "
             "every class. Name another class, or leave against out."
-            if rejected
+            if found.rejected
             else f"against={against!r} is the answer itself. Name another class, or leave against out."
         )
+    return found
+
+
+def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -> Explanation:
+    """Return the explanation of one sample by a classifier with atoms, before it can be rejected."""
+    dictionary: FittedDictionary = model.dictionary_
+    classes: Any = dictionary.classes
+    code, z, sq_norm = dictionary.code_one(check_samples(model, given))
+    base, contributions = dictionary.contributions(code, z, sq_norm)
+    scores = base + contributions.sum(axis=0)
+    probabilities = None
+    if isinstance(model, LEDLClassifierCV):
+        probabilities = model.probabilities_of(scores[None])[0]
+    concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
 
     # Find the training samples nearest to the sample and to each atom in use.
     atoms, samples, labels = dictionary.atoms, dictionary.samples, dictionary.sample_labels
@@ -124,7 +147,7 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
             atom_neighbors[used], atom_neighbors[used, 0] = -1, used
 
     is_kernel = isinstance(dictionary.space, KernelSpace)
-    seen = dictionary.features.powers(features.astype(np.float64))
+    seen = dictionary.features.powers(one_row(given).astype(np.float64))
     scale = np.sqrt(np.sum(seen**2)) if dictionary.features.unit_norm else 1.0
     return Explanation(
         predicted=classes[scores.argmax()],
@@ -136,14 +159,12 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
         codes=code,
         rule=dictionary.rule.name,
         atom_classes=classes[dictionary.atom_labels],
-        atoms_are_samples=samples is atoms,
+        atom_rows=np.arange(len(code)) if samples is atoms else None,
         atoms=None if is_kernel else dictionary.space.expand(atoms),
         sample=seen[0],
         reconstruction=None if is_kernel else dictionary.space.expand(code @ atoms) * scale,
         concentration=concentration,
         residual=residual,
-        p_value=p_value,
-        rejected=rejected,
         neighbors=near,
         similarities=cosines[near],
         neighbor_classes=classes[:0] if labels is None else classes[labels[near]],
@@ -151,6 +172,66 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
         against=None if rival is None else classes[rival],
         against_neighbors=near_rival,
         against_similarities=cosines[near_rival],
+    )
+
+
+def explain_labels(
+    model: SemiSupervisedClassifier, given: Any, rival: int | None, n_neighbors: int
+) -> Explanation:
+    """Return the explanation of one sample by labels that spread to it, before it can be rejected."""
+    X, graph, classes = one_row(check_samples(model, given)), model.graph_, model.classes_
+    probabilities = model.predict_proba(X)[0]
+    reached = np.zeros(1) if graph is None else graph.spread_to(X)[0].astype(np.float64)
+    if not reached.any():
+        against = None if rival is None else classes[rival]
+        found = explain(model.estimator_, X[0], against=against, n_neighbors=n_neighbors)
+        rows = model.labelled_rows_  # it has seen only these
+        return replace(
+            found,
+            probabilities=probabilities,
+            atom_rows=None if found.atom_rows is None else rows[found.atom_rows],
+            neighbors=rows[found.neighbors],
+            atom_neighbors=np.where(found.atom_neighbors < 0, -1, rows[found.atom_neighbors]),
+            against_neighbors=rows[found.against_neighbors],
+        )
+    amounts, near, weights = graph.influence(X)
+    shares = np.zeros((len(amounts), len(classes)))
+    shares[np.arange(len(amounts)), graph.labels] = amounts
+    # As large as the scores, of which F knows four digits.
+    sums = shares.sum(axis=0)
+    shares *= np.divide(reached / reached.sum(), sums, out=np.zeros_like(sums), where=sums > 0)
+    codes, rows = shares.sum(axis=1), model.labelled_rows_
+    atom_neighbors = np.full((len(rows), n_neighbors), -1)
+    atom_neighbors[codes > 0, 0] = rows[codes > 0]
+    order = np.argsort(-weights, kind="stable")[:n_neighbors]
+    near, weights = graph.rows[near[order]], (weights / weights.sum())[order]
+    by_share = np.argsort(-codes, kind="stable")
+    rivals = by_share[graph.labels[by_share] == rival][:n_neighbors]
+    return Explanation(
+        predicted=classes[probabilities.argmax()],
+        classes=classes,
+        scores=shares.sum(axis=0),
+        probabilities=probabilities,
+        base=np.zeros(len(classes)),
+        contributions=shares,
+        codes=codes,
+        rule="labels",
+        atom_classes=classes[graph.labels],
+        atom_rows=rows,
+        atoms=None,
+        sample=X[0],
+        reconstruction=None,
+        concentration=None,
+        residual=None,
+        neighbors=near,
+        similarities=weights,
+        neighbor_classes=model.transduction_[near],
+        atom_neighbors=atom_neighbors,
+        against=None if rival is None else classes[rival],
+        against_neighbors=rows[rivals],
+        against_similarities=codes[rivals],
+        neighbor_probabilities=model.label_distributions_[near],
+        neighbors_labelled=np.isin(near, rows),
     )
 
 
@@ -166,6 +247,11 @@ def number_of_class(label: Any, classes: Array) -> int:
             "Name one of them."
         )
     return found[0]
+
+
+def name_of(row: int, names: Sequence[str] | None) -> str:
+    """Return the name of a training sample, or its number if there are no names."""
+    return f"row {row}" if names is None else str(names[row])
 
 
 def one_row(x: Any) -> Array:
@@ -199,48 +285,48 @@ class Explanation:
         One score for each class. For two classes, `decision_function` gives their difference.
 
     probabilities : ndarray of shape (n_classes,) or None
-        The probabilities of the classes, from these scores, if the model is a `LEDLClassifierCV`.
+        The probabilities of the classes, from these scores, if the model is a `LEDLClassifierCV` or a
+        `SemiSupervisedClassifier`.
 
     base : ndarray of shape (n_classes,)
         The scores without any atom: 0 if codes are classified, :math:`-|x|^2` if residuals decide (divided as
-        the scores of each class are).
+        the scores of each class are), 0 if labels spread.
 
     contributions : ndarray of shape (K, n_classes)
         The amount that each atom adds to each score.
 
     codes : ndarray of shape (K,)
-        The amount of each atom in the sample.
+        The amount of each atom in the sample; the share of each labelled sample in the labels that reach it.
 
-    rule : {"classifier", "residual", "regularized", "other"}
-        The rule that makes the scores, see `LEDLClassifier`; "other" for classifiers from elsewhere.
+    rule : {"classifier", "residual", "regularized", "labels", "other"}
+        The rule that makes the scores, see `LEDLClassifier`; "labels" if labels spread, and atoms are labelled
+        samples; "other" for classifiers from elsewhere.
 
     atom_classes : ndarray of shape (K,)
         The class of each atom. Atoms without a class get the class that they count for most.
 
-    atoms_are_samples : bool
-        True if the atoms are the training samples themselves, as in SRC and CRC.
+    atom_rows : ndarray of shape (K,) or None
+        The rows of X in `fit` that the atoms are, as in SRC and CRC; None if they are learned.
 
     atoms : ndarray of shape (K, n_features) or None
-        The atoms of the classifier; None with a kernel other than ``"linear"`` and ``"hellinger"``.
+        The atoms of the classifier; None with a kernel other than ``"linear"`` and ``"hellinger"``, and if
+        labels spread.
 
     sample, reconstruction : ndarrays of shape (n_features,)
         The features of the sample (their roots with ``kernel="hellinger"``), and the mixture of atoms that
-        comes close to them, in the same scale. With another kernel, the reconstruction is None.
+        comes close to them, in the same scale. With another kernel, and if labels spread, the reconstruction is
+        None.
 
-    concentration, residual : float
-        The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`.
-
-    p_value : float or None
-        The share of training samples that fit their class no better, from a `RejectingClassifier`.
-
-    rejected : bool
-        True if a `RejectingClassifier` rejects the sample.
+    concentration, residual : float or None
+        The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`. If
+        labels spread, they come from its supervised classifier, and are None without a `RejectingClassifier`.
 
     neighbors, similarities : ndarrays of shape (n_neighbors,)
-        The training samples with the largest cosines, as rows of X in `fit`, and these cosines.
+        The training samples with the largest cosines, as rows of X in `fit`, and these cosines. If labels
+        spread: the samples through which most of them come, and the share of each.
 
     neighbor_classes : ndarray of shape (n_neighbors,)
-        The labels of the neighbours.
+        The labels of the neighbours; those that the model gave them, if they had none.
 
     atom_neighbors : ndarray of shape (K, n_neighbors)
         The training samples nearest to each atom that is used; -1 for other atoms, and if there are no more.
@@ -249,7 +335,18 @@ class Explanation:
         The class that was asked about. None: the answer is compared with the runner-up.
 
     against_neighbors, against_similarities : ndarrays of shape (n_neighbors,)
-        The training samples of the class `against` with the largest cosines; empty if it is None.
+        The training samples of the class `against` with the largest cosines; empty if it is None. If labels
+        spread: the labelled samples with the largest `codes`, and these.
+
+    p_value : float or None
+        The share of training samples that fit their class no better, from a `RejectingClassifier`.
+
+    rejected : bool
+        True if a `RejectingClassifier` rejects the sample.
+
+    neighbor_probabilities, neighbors_labelled : ndarrays of shape (n_neighbors, n_classes) and (n_neighbors,)
+        The probabilities of the classes for each neighbour, and whether it had a label in `fit`. None unless
+        labels spread.
 
     Examples
     --------
@@ -271,14 +368,12 @@ class Explanation:
     codes: Array
     rule: str
     atom_classes: Array
-    atoms_are_samples: bool
+    atom_rows: Array | None
     atoms: Array | None
     sample: Array
     reconstruction: Array | None
-    concentration: float
-    residual: float
-    p_value: float | None
-    rejected: bool
+    concentration: float | None
+    residual: float | None
     neighbors: Array
     similarities: Array
     neighbor_classes: Array
@@ -286,6 +381,15 @@ class Explanation:
     against: Any
     against_neighbors: Array
     against_similarities: Array
+    p_value: float | None = None
+    rejected: bool = False
+    neighbor_probabilities: Array | None = None
+    neighbors_labelled: Array | None = None
+
+    @property
+    def atoms_are_samples(self) -> bool:
+        """True if the atoms are training samples, as in SRC and CRC."""
+        return self.atom_rows is not None
 
     @property
     def ranking(self) -> Array:
@@ -328,7 +432,8 @@ class Explanation:
         )
 
     def __repr__(self) -> str:
-        return f"Explanation({headline(self)}; {len(self.decisive_atoms)} of {len(self.codes)} atoms)"
+        pieces = f"{vocabulary(self, 'sample').piece}s"
+        return f"Explanation({headline(self)}; {len(self.decisive_atoms)} of {len(self.codes)} {pieces})"
 
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the explanation in a few lines.
@@ -350,27 +455,35 @@ class Explanation:
         lines = [answer, *reasons(self, "sample")]
 
         best, other = self.classes[self.compared]
+        piece, amount, likeness, rival_likeness = vocabulary(self, "sample")
         lines.append("nearest training samples:" if len(self.neighbors) else "training samples are not kept")
-        for i, label, cosine in zip(self.neighbors, self.neighbor_classes, self.similarities, strict=True):
-            lines.append(f"{f'row {i}' if names is None else names[i]} (class {label!s}, cosine {cosine:.2f})")
+        for i, said, likes in zip(self.neighbors, said_of_neighbors(self), self.similarities, strict=True):
+            lines.append(f"{name_of(i, names)} ({said}, {likeness} {likes:.2f})")
         if len(self.against_neighbors):
-            lines.append(f"nearest training samples of {other}:")
-        for i, cosine in zip(self.against_neighbors, self.against_similarities, strict=True):
-            lines.append(f"{f'row {i}' if names is None else names[i]} (cosine {cosine:.2f})")
+            kind = "labelled" if self.rule == "labels" else "nearest training"
+            lines.append(f"{kind} samples of {other}:")
+        for i, likes in zip(self.against_neighbors, self.against_similarities, strict=True):
+            lines.append(f"{name_of(i, names)} ({rival_likeness} {likes:.2f})")
 
         # The rows add up to the scores: the start, each atom, all other atoms.
         shown = self.decisive_atoms[:10]
+        called = [str(k) for k in shown]
+        if self.rule == "labels" and self.atom_rows is not None:
+            called = [name_of(i, names) for i in self.atom_rows[shown]]
+        first = max([6, *(len(name) + 2 for name in called)])
         width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
         heads = [f"{f'to {label!s}':>8s}" for label in (best, other)]
         lines.append(f"how the scores of {best} and {other} add up; larger is better:")
-        lines.append(f"atom  {'class':{width}s}    code  {heads[0]}  {heads[1]}")
+        heading = "sample" if self.rule == "labels" else piece
+        lines.append(f"{heading:{first}s}{'class':{width}s}  {amount:>6s}  {heads[0]}  {heads[1]}")
         rows = [("start", "", "", self.base)]
-        rows += [(str(k), self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]) for k in shown]
+        for k, name in zip(shown, called, strict=True):
+            rows.append((name, self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]))
         rows.append(("others", "", "", self.scores - sum(row[-1] for row in rows)))
         rows.append(("score", "", "", self.scores))
         for name, label, code, adds in rows:
             columns = [f"{adds[j]:+{len(head)}.4f}" for j, head in zip(self.compared, heads, strict=True)]
-            lines.append(f"{name:6s}{label!s:{width}s}  {code:>6s}  {'  '.join(columns)}")
+            lines.append(f"{name:{first}s}{label!s:{width}s}  {code:>6s}  {'  '.join(columns)}")
         lines += [f"{term}: {meaning}" for term, meaning in terms(self, "sample")]
         return "\n".join(lines)
 
@@ -401,7 +514,7 @@ class Explanation:
             The shape of the images if features are pixels. Atoms and the reconstruction are then drawn.
 
         training : sequence of images, default=None
-            The training images in the order of `fit`, each given as `sample` is.
+            The training images in the order of `fit`, each given as `sample` is; None if there is no picture.
 
         names : sequence of str, default=None
             The names of the training images, in the same order. Of a path, only the last part is shown.

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanations._words import bars, kind_of_scores, percent, reasons, score_bars, terms, to_text
+from ledl.explanations._words import (
+    bars,
+    kind_of_scores,
+    percent,
+    reasons,
+    said_of_neighbors,
+    score_bars,
+    terms,
+    to_text,
+    vocabulary,
+)
 from ledl.images import FORMATS, MAX_PIXELS, ImageError, Source, pillow, read_image
 from ledl.images import shown as printable
 from ledl.pages import data_uri, render
@@ -29,6 +39,7 @@ BLUE_AND_ORANGE: Anchors = [(240, 130, 40), (0, 0, 0), (70, 160, 250)]
 
 N_CLASSES = 5  # at the top of the page
 N_ATOMS = 10
+N_CARRIERS = 5  # labelled samples whose labels spread, at the top of the page
 LEAST_SHARE = 0.005  # atoms that change the lead by less than this share of a score are grouped as "other"
 TINY_SIDE = 64  # pixels of pictures up to this side are shown as squares
 SMALL_BYTES = 24_000  # JPEG and PNG files up to this size go into the page as they are; larger ones are shrunk
@@ -47,7 +58,7 @@ class Pictures(NamedTuple):
         The shape of the images if features are pixels. Atoms and the reconstruction are then drawn.
 
     training : sequence of such images, default=None
-        The training images, in the order of `fit`.
+        The training images, in the order of `fit`; None for one that there is no picture of.
 
     names : sequence of str, default=None
         The names of the training images, in the same order.
@@ -61,7 +72,7 @@ class Pictures(NamedTuple):
 
     sample: Source | None = None
     shape: tuple[int, ...] | None = None
-    training: Sequence[Source] | None = None
+    training: Sequence[Source | None] | None = None
     names: Sequence[str] | None = None
 
 
@@ -120,8 +131,10 @@ class Gallery:
     def training(self, i: int) -> Picture | None:
         """Return training image i, or draw the atom that it is."""
         if self.pictures.training is not None:
-            return Picture(self.pictures.training[i], f"Training image {i}")
-        return self.atom(i) if self.explanation.atoms_are_samples else None
+            source = self.pictures.training[i]
+            return None if source is None else Picture(source, f"Training image {i}")
+        rows = self.explanation.atom_rows
+        return None if rows is None else next(map(self.atom, np.flatnonzero(rows == i).tolist()), None)
 
     def training_name(self, i: int) -> str:
         """Return the name of training sample i, without folders."""
@@ -286,6 +299,7 @@ def page(
     first_classes = explanation.ranking[:N_CLASSES].tolist()
     if compared[1] not in first_classes:
         first_classes.append(int(compared[1]))
+    carriers = np.argsort(-explanation.codes, kind="stable")[:N_CARRIERS]
     return render(
         "explanation.html",
         explanation=explanation,
@@ -308,8 +322,15 @@ def page(
         first_classes=first_classes,
         other_classes=[j for j in explanation.ranking.tolist() if j not in first_classes],
         reasons=reasons(explanation, thing),
+        by_labels=explanation.rule == "labels",
+        carriers=carriers[explanation.codes[carriers] > 0],
+        carrier_shares=list(map(percent, explanation.codes[carriers])),
+        against_shares=list(map(percent, explanation.against_similarities)),
+        said_of_neighbors=said_of_neighbors(explanation),
+        neighbor_notes=neighbor_notes(explanation),
         # The scores.
         terms=terms(explanation, thing),
+        words=vocabulary(explanation, thing),
         kind=kind,
         score_bars=score_bars(explanation, thing),
         all_scores=[to_text(score, explanation._decimals) for score in explanation.scores],
@@ -331,6 +352,15 @@ def page(
         n_idle=len(used) - len(atoms) - len(others),
         drawings=gallery.drawings() if len(used) and has_pillow() else [],
     )
+
+
+def neighbor_notes(explanation: Explanation) -> list[str]:
+    """Return how each neighbour got its class, if labels spread: by its label, or by how sure an answer."""
+    if explanation.neighbors_labelled is None or explanation.neighbor_probabilities is None:
+        return []
+    sure = map(percent, explanation.neighbor_probabilities.max(axis=1))
+    pairs = zip(explanation.neighbors_labelled, sure, strict=True)
+    return ["labelled" if labelled else f"no label, {p} sure" for labelled, p in pairs]
 
 
 class Embedded(NamedTuple):

@@ -33,6 +33,34 @@ def kind_of_scores(explanation: Explanation) -> str:
     return "distances" if np.ptp(base) <= 1e-9 * np.abs(base).max() else "divided distances"
 
 
+class Vocabulary(NamedTuple):
+    """What an atom is called, its amount, and how like the nearest samples and those of `against` are."""
+
+    piece: str
+    amount: str
+    likeness: str
+    rival_likeness: str
+
+
+def vocabulary(explanation: Explanation, thing: str) -> Vocabulary:
+    """Return the words for atoms, or for labelled samples if labels spread."""
+    if explanation.rule == "labels":
+        return Vocabulary(f"labelled {thing}", "share", "weight", "share")
+    return Vocabulary("atom", "code", "cosine", "cosine")
+
+
+def said_of_neighbors(explanation: Explanation) -> list[str]:
+    """Return the class of each neighbour: its label, or, if labels spread, what it was taken for."""
+    classes = explanation.neighbor_classes
+    if explanation.neighbors_labelled is None or explanation.neighbor_probabilities is None:
+        return [f"class {label!s}" for label in classes]
+    sure = explanation.neighbor_probabilities.max(axis=1)
+    return [
+        f"labelled {label!s}" if is_labelled else f"taken for {label!s}, {percent(p)} sure"
+        for label, is_labelled, p in zip(classes, explanation.neighbors_labelled, sure, strict=True)
+    ]
+
+
 class Bars(NamedTuple):
     """How good each class is: a bar that is longest for the best class, a number, and what both mean."""
 
@@ -56,6 +84,8 @@ def score_bars(explanation: Explanation, thing: str) -> Bars:
     if kind == "sums":
         values, most, decimals = scores, scores.max(), explanation._decimals
         meaning = "Points of each class"
+        if explanation.rule == "labels":
+            meaning = f"Share of each class in the labels that reach the {thing}"
     elif kind == "distances":
         values, most = 1 - scores / explanation.base, 1.0
         meaning = f"Share of the {thing} that each class can rebuild: 1 is all of it, 0 is nothing"
@@ -93,9 +123,25 @@ def reasons(explanation: Explanation, thing: str) -> list[str]:
         belong = "belong" if n_best > 1 else "belongs"
         twice = " Look twice." if n_best == 0 else ""
         found.append(f"{which} training {thing}s most like this one {belong} to {best}{rest}.{twice}")
+        if explanation.neighbors_labelled is not None:
+            m = int(explanation.neighbors_labelled.sum())
+            have = {
+                0: "None of them has a label: the model found out what they are.",
+                n: "All of them have labels.",
+            }
+            verb = "have labels" if m > 1 else "has a label"
+            some = f"{m} of them {verb}; the model found out what the others are."
+            found[-1] += f" {have.get(m, some)}"
     if not explanation.codes.any():
         return found
-    if kind == "sums":
+    if explanation.rule == "labels":
+        shares = [f"{100 * scores[j]:.1f} %" for j in (first, second)]
+        found.append(
+            f"Labels pass on from {thing} to {thing}, along chains of {thing}s that are alike. Of all that "
+            f"reaches this one, {shares[0]} comes from {thing}s that are labelled {best}, and {shares[1]} from "
+            f"{thing}s that are labelled {other}."
+        )
+    elif kind == "sums":
         points = [f"{scores[j]:z.{explanation._decimals}f}" for j in (first, second)]
         found.append(
             f"The model takes this {thing} apart into pieces that it knows. They add up to {points[0]} points "
@@ -120,7 +166,16 @@ def reasons(explanation: Explanation, thing: str) -> list[str]:
 
 
 def terms(explanation: Explanation, thing: str) -> list[tuple[str, str]]:
-    """Return what "atom" and "code" mean, in a line each."""
+    """Return what "atom" and "code" mean, or the words for labels that spread, in a line each."""
+    if explanation.rule == "labels":
+        return [
+            (
+                f"labelled {thing}",
+                f"a training {thing} that had a label; its label spreads to {thing}s like it",
+            ),
+            ("share", f"how much of all labels that reach the {thing} comes from one labelled {thing}"),
+            ("weight", f"how much of them comes through one of the {thing}s most like it"),
+        ]
     atom = f"a training {thing}"
     if not explanation.atoms_are_samples:
         atom = f"a piece that the model has learned from training {thing}s"

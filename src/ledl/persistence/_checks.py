@@ -209,6 +209,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "graph_": [LabelGraph, None],
         "hidden_results_": [dict],
         "label_distributions_": "floats N c",
+        "labelled_rows_": "integers l",
         "method_": [StrOptions(set(METHODS))],
         "temperature_": [POSITIVE],
         "transduction_": "labels N",
@@ -543,9 +544,8 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
         expect(hasattr(model, name), f"it has no {name}")
     if len(model.hidden_rows_):
         check_fields(model, {"hidden_rows_": "integers h", "hidden_scores_": "floats h c"}, sizes)
-        expect(
-            bool(0 <= model.hidden_rows_.min() <= model.hidden_rows_.max() < n_rows), "there are no such rows"
-        )
+    for rows in (model.labelled_rows_, model.hidden_rows_):
+        expect(bool((rows >= 0).all() and (rows < n_rows).all()), "there are no such rows")
     if graph is not None:
         check_fields(graph, PARTS[LabelGraph], sizes, finite=False)
         expect(bool(graph.rows.max() < n_rows), "its rows are not in range")
