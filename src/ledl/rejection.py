@@ -414,7 +414,8 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     parts = our_parts(estimator)
     model, X = parts.classifier, parts.transform(X)
     if isinstance(model, SemiSupervisedClassifier):
-        return model.predict_proba(X), judge(model.estimator_, X)[1]
+        plain = to_host(check_samples(model, X))  # the supervised classifier knows no names
+        return model.predict_proba(X), judge(model.estimator_, plain)[1]
     X = check_samples(model, X)
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 

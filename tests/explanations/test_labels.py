@@ -1,8 +1,10 @@
 """Explanations by labels that spread: parts of labelled samples that a dense solution gives, and their page."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
@@ -156,6 +158,17 @@ def test_pipelines_and_rejection_are_explained(wrap, digits, tmp_path):
         assert_array_equal(again.predict_proba(X[NEW]), model.predict_proba(X[NEW]))
 
 
+@pytest.mark.filterwarnings("error:.*feature names")
+def test_frames_are_explained(digits):
+    X, _, labels = digits
+    frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
+    inner = SemiSupervisedClassifier(SRCClassifier(), methods=["spread"], random_state=0)
+    model = RejectingClassifier(inner).fit(frame[:N], labels)
+    found = explain(model, frame[N : N + 1])
+    assert found.predicted == explain(RejectingClassifier(inner).fit(X[:N], labels), X[N]).predicted
+    assert found.p_value == model.p_values(frame[N : N + 1])[0]
+
+
 @pytest.mark.parametrize("start", [SRCClassifier(), LEDLClassifier(max_iter=5, tol=0, random_state=0)], ids=str)
 def test_a_supervised_answer_is_explained_by_its_atoms(start, digits):
     X, _, labels = digits
@@ -171,6 +184,18 @@ def test_a_supervised_answer_is_explained_by_its_atoms(start, digits):
     )
     assert "cosine" in found.text()
     assert page(found, Pictures(shape=(8, 8))).count("<img") > 5  # atoms of these rows are drawn
+
+
+def test_a_sample_that_no_label_reaches_is_explained_by_the_supervised_classifier(digits):
+    X, _, labels = digits
+    model = SemiSupervisedClassifier(SRCClassifier(), methods=["spread"], random_state=0).fit(X[:N], labels)
+    model.graph_ = replace(model.graph_, F=np.zeros_like(model.graph_.F))
+    found, rows = explain(model, X[N]), model.labelled_rows_
+    alone = explain(model.estimator_, X[N])
+    assert found.rule == alone.rule == "residual"
+    assert_array_equal(found.contributions, alone.contributions)
+    assert_array_equal(found.neighbors, rows[alone.neighbors])
+    assert_array_equal(found.probabilities, model.predict_proba(X[N : N + 1])[0])
 
 
 def test_a_supervised_answer_without_atoms_cannot_be_explained(digits):
@@ -206,7 +231,8 @@ def test_the_page_shows_labelled_images_and_neighbours(fitted, digits):
     assert "atom" not in html[html.index("<main") : html.index("How to read")].replace('class="atom', "")
     text = found.text(names)
     assert f"{found.scores.max():.1%}".replace("%", " %") in text
-    assert "taken for" in text
+    how = "labelled" if found.neighbors_labelled[0] else "no label, "
+    assert f"(class {found.neighbor_classes[0]}, {how}" in text
     assert names[found.atom_rows[found.decisive_atoms[0]]] in text
 
 

@@ -268,6 +268,7 @@ def test_graphs_with_numbers_that_are_not_theirs_are_refused(field, value, messa
         ("classes_", np.array([3, 4, 5]), "its classes are not the classes of its classifier"),
         ("hidden_rows_", np.arange(4, 10), "there are no such rows"),
         ("labelled_rows_", np.arange(-1, 5), "there are no such rows"),
+        ("labelled_rows_", np.arange(6)[::-1], "its graph has labels of other rows"),
         ("labelled_rows_", np.arange(5), "labelled has 6 where there should be 5"),
         ("hidden_scores_", np.zeros((2, 3)), "hidden_scores_ has 2 where there should be 6"),
         ("label_distributions_", np.zeros((8, 3)), "transduction_ has 9 where there should be 8"),

@@ -28,6 +28,7 @@ from ledl import (
     CRCClassifier,
     LEDLClassifier,
     RejectingClassifier,
+    SemiSupervisedClassifier,
     SRCClassifier,
     load,
     save,
@@ -125,6 +126,7 @@ def test_models_that_are_not_fitted(path):
         make_pipeline(PixelFeatures(size=(4, 6)), CRCClassifier()),
         make_pipeline(ColorFeatures(), CRCClassifier()),
         make_pipeline(StandardScaler(), Normalizer(), RejectingClassifier(SRCClassifier())),
+        RejectingClassifier(SemiSupervisedClassifier()),
     ):
         again = round_trip(model, path)
         assert str(again.get_params()) == str(model.get_params())

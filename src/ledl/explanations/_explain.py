@@ -21,7 +21,7 @@ from ledl.arrays import Array, is_torch, to_host
 from ledl.dictionary import FittedDictionary
 from ledl.estimators import check_samples
 from ledl.explanations._page import Pictures, page
-from ledl.explanations._words import headline, reasons, said_of_neighbors, terms, vocabulary
+from ledl.explanations._words import headline, neighbor_notes, reasons, terms, vocabulary
 from ledl.files import write_atomically
 from ledl.model_selection import LEDLClassifierCV
 from ledl.rejection import judge, our_parts, parts_of
@@ -180,7 +180,7 @@ def explain_labels(
 ) -> Explanation:
     """Return the explanation of one sample by labels that spread to it, before it can be rejected."""
     X, graph, classes = one_row(check_samples(model, given)), model.graph_, model.classes_
-    probabilities = model.predict_proba(X)[0]
+    probabilities = model.predict_proba(given)[0]
     reached = np.zeros(1) if graph is None else graph.spread_to(X)[0].astype(np.float64)
     if not reached.any():
         against = None if rival is None else classes[rival]
@@ -323,7 +323,7 @@ class Explanation:
 
     neighbors, similarities : ndarrays of shape (n_neighbors,)
         The training samples with the largest cosines, as rows of X in `fit`, and these cosines. If labels
-        spread: the samples through which most of them come, and the share of each.
+        spread: the neighbours in the graph with the largest weights, and their part in the sum of all weights.
 
     neighbor_classes : ndarray of shape (n_neighbors,)
         The labels of the neighbours; those that the model gave them, if they had none.
@@ -455,15 +455,16 @@ class Explanation:
         lines = [answer, *reasons(self, "sample")]
 
         best, other = self.classes[self.compared]
-        piece, amount, likeness, rival_likeness = vocabulary(self, "sample")
+        words = vocabulary(self, "sample")
         lines.append("nearest training samples:" if len(self.neighbors) else "training samples are not kept")
-        for i, said, likes in zip(self.neighbors, said_of_neighbors(self), self.similarities, strict=True):
-            lines.append(f"{name_of(i, names)} ({said}, {likeness} {likes:.2f})")
+        for at, (i, label) in enumerate(zip(self.neighbors, self.neighbor_classes, strict=True)):
+            said = ", ".join([f"class {label!s}", *neighbor_notes(self)[at : at + 1]])
+            lines.append(f"{name_of(i, names)} ({said}, {words.likeness} {self.similarities[at]:.2f})")
         if len(self.against_neighbors):
             kind = "labelled" if self.rule == "labels" else "nearest training"
             lines.append(f"{kind} samples of {other}:")
         for i, likes in zip(self.against_neighbors, self.against_similarities, strict=True):
-            lines.append(f"{name_of(i, names)} ({rival_likeness} {likes:.2f})")
+            lines.append(f"{name_of(i, names)} ({words.rival_likeness} {likes:.2f})")
 
         # The rows add up to the scores: the start, each atom, all other atoms.
         shown = self.decisive_atoms[:10]
@@ -474,8 +475,8 @@ class Explanation:
         width = max([5, *(len(str(self.atom_classes[k])) for k in shown)])
         heads = [f"{f'to {label!s}':>8s}" for label in (best, other)]
         lines.append(f"how the scores of {best} and {other} add up; larger is better:")
-        heading = "sample" if self.rule == "labels" else piece
-        lines.append(f"{heading:{first}s}{'class':{width}s}  {amount:>6s}  {heads[0]}  {heads[1]}")
+        heading = "sample" if self.rule == "labels" else words.piece
+        lines.append(f"{heading:{first}s}{'class':{width}s}  {words.amount:>6s}  {heads[0]}  {heads[1]}")
         rows = [("start", "", "", self.base)]
         for k, name in zip(shown, called, strict=True):
             rows.append((name, self.atom_classes[k], f"{self.codes[k]:+.3f}", self.contributions[k]))

@@ -16,9 +16,9 @@ from ledl.arrays import Array
 from ledl.explanations._words import (
     bars,
     kind_of_scores,
+    neighbor_notes,
     percent,
     reasons,
-    said_of_neighbors,
     score_bars,
     terms,
     to_text,
@@ -326,7 +326,6 @@ def page(
         carriers=carriers[explanation.codes[carriers] > 0],
         carrier_shares=list(map(percent, explanation.codes[carriers])),
         against_shares=list(map(percent, explanation.against_similarities)),
-        said_of_neighbors=said_of_neighbors(explanation),
         neighbor_notes=neighbor_notes(explanation),
         # The scores.
         terms=terms(explanation, thing),
@@ -352,15 +351,6 @@ def page(
         n_idle=len(used) - len(atoms) - len(others),
         drawings=gallery.drawings() if len(used) and has_pillow() else [],
     )
-
-
-def neighbor_notes(explanation: Explanation) -> list[str]:
-    """Return how each neighbour got its class, if labels spread: by its label, or by how sure an answer."""
-    if explanation.neighbors_labelled is None or explanation.neighbor_probabilities is None:
-        return []
-    sure = map(percent, explanation.neighbor_probabilities.max(axis=1))
-    pairs = zip(explanation.neighbors_labelled, sure, strict=True)
-    return ["labelled" if labelled else f"no label, {p} sure" for labelled, p in pairs]
 
 
 class Embedded(NamedTuple):

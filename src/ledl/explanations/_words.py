@@ -49,16 +49,13 @@ def vocabulary(explanation: Explanation, thing: str) -> Vocabulary:
     return Vocabulary("atom", "code", "cosine", "cosine")
 
 
-def said_of_neighbors(explanation: Explanation) -> list[str]:
-    """Return the class of each neighbour: its label, or, if labels spread, what it was taken for."""
-    classes = explanation.neighbor_classes
+def neighbor_notes(explanation: Explanation) -> list[str]:
+    """Return how each neighbour got its class if labels spread: by a label, or how sure the model is of it."""
     if explanation.neighbors_labelled is None or explanation.neighbor_probabilities is None:
-        return [f"class {label!s}" for label in classes]
-    sure = explanation.neighbor_probabilities.max(axis=1)
-    return [
-        f"labelled {label!s}" if is_labelled else f"taken for {label!s}, {percent(p)} sure"
-        for label, is_labelled, p in zip(classes, explanation.neighbors_labelled, sure, strict=True)
-    ]
+        return []
+    sure = map(percent, explanation.neighbor_probabilities.max(axis=1))
+    pairs = zip(explanation.neighbors_labelled, sure, strict=True)
+    return ["labelled" if is_labelled else f"no label, {p} sure" for is_labelled, p in pairs]
 
 
 class Bars(NamedTuple):
@@ -174,7 +171,7 @@ def terms(explanation: Explanation, thing: str) -> list[tuple[str, str]]:
                 f"a training {thing} that had a label; its label spreads to {thing}s like it",
             ),
             ("share", f"how much of all labels that reach the {thing} comes from one labelled {thing}"),
-            ("weight", f"how much of them comes through one of the {thing}s most like it"),
+            ("weight", f"how much a neighbour counts for the {thing}: more if it is more alike"),
         ]
     atom = f"a training {thing}"
     if not explanation.atoms_are_samples:

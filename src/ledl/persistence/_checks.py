@@ -549,6 +549,10 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
     if graph is not None:
         check_fields(graph, PARTS[LabelGraph], sizes, finite=False)
         expect(bool(graph.rows.max() < n_rows), "its rows are not in range")
+        expect(
+            np.array_equal(graph.rows[graph.labelled], model.labelled_rows_),
+            "its graph has labels of other rows",
+        )
         expect(bool(np.isfinite(graph.spread_to(np.zeros((1, sizes["d"])))).all()), "its scores are not finite")
 
 
