@@ -280,6 +280,8 @@ def test_predicted_labels_are_text_whatever_the_classes_are(folder):
         {"cv_interval": (0.5, 0.6)},
         {"files": np.zeros(18)},
         {"made": 5},
+        {"unlabelled": ["a"]},
+        {"unlabelled": np.zeros(3)},
     ],
     ids=lambda changed: next(iter(changed)),
 )
@@ -307,10 +309,50 @@ def test_the_model_keeps_the_calibrated_probabilities(folder):
         assert [label for label, _ in one.ranking] == trained.model.classes_[np.argsort(-row)].tolist()
 
 
-def test_a_planted_mistake_is_the_most_doubtful_label(folder, tmp_path):
+def test_unlabelled_images_teach(folder):
+    """The same as in Python, on the same features; all figures of the record come from hidden labels."""
+    reported, known = [], folder / "known"
+    trained = fit_folder(
+        known, unlabelled=[known], features="pixels", size=8, per_class=4, method="crc", report=reported.append
+    )
+    assert "Labelled 12, unlabelled 24: these teach, too." in reported
+    record, files = trained.record, [said.path for said in trained.answers]
+    names = [os.path.relpath(file, known) for file in files]
+    assert record.unlabelled_names == names
+    assert not {*names} & {*record.files}
+    X = trained.extractor.transform([*(known / name for name in record.files), *files])
+    model = ledl.SemiSupervisedClassifier(ledl.CRCClassifier(), random_state=0)
+    model.fit(X, np.array([*record.labels, *[-1] * 24], dtype=object))
+    assert [said.label for said in trained.answers] == model.transduction_[12:].tolist()
+    np.testing.assert_allclose(
+        [said.probability for said in trained.answers], model.label_distributions_[12:].max(axis=1), rtol=1e-5
+    )
+    assert record.cv_accuracy == model.expected_accuracy_
+    said = dict(
+        zip(model.hidden_rows_.tolist(), model.classes_[model.hidden_scores_.argmax(axis=1)], strict=True)
+    )
+    assert record.cv_answers == [said[i] for i in range(12)]
+    assert facts(trained)["trained on"].startswith("12 images, 4 per class")
+    for one in predict_files(trained, files):  # new images: neighbours of neighbours
+        assert one.probability == one.ranking[0][1] > 1 / 3
+
+
+def test_contents_and_files_that_are_labelled_are_not_unlabelled(tmp_path):
+    for name, content in (("a", b"12"), ("b", b"34"), ("same", b"12"), ("other", b"56"), ("long", b"789")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "link").symlink_to("b")
+    places = {name: str(tmp_path / name) for name in ("a", "b", "same", "other", "long", "link", "gone")}
+    found = image_models.without_copies([*places.values()], [places["a"], places["b"]])
+    assert found == [places["other"], places["long"], places["gone"]]  # the last is reported when it is read
+
+
+@pytest.mark.parametrize("unlabelled", [[], ["others"]], ids=["labelled", "unlabelled"])
+def test_a_planted_mistake_is_the_most_doubtful_label(folder, tmp_path, unlabelled):
     shutil.copytree(folder / "known", tmp_path / "known")
     (tmp_path / "known" / NAMES[0] / "00.png").rename(tmp_path / "known" / NAMES[1] / "planted.png")
-    record = fit_folder(tmp_path / "known", features="pixels", size=8, thumbnails=False).record
+    others = [folder / name for name in unlabelled]
+    known = tmp_path / "known"
+    record = fit_folder(known, unlabelled=others, features="pixels", size=8, thumbnails=False).record
     first, *others = image_models.doubtful_labels(record)
     assert (record.files[first], record.cv_answers[first]) == (f"{NAMES[1]}/planted.png", NAMES[0])
     assert len(others) < 3

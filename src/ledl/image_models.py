@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
@@ -55,9 +56,10 @@ from ledl.images import (
     unused_lines,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV, cv_interval
+from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
+from ledl.semi_supervised import SemiSupervisedClassifier
 
 KIND = "ledl fit"  # marks the records of this module in model files
 # Most images, and most numbers in their features, in memory at a time.
@@ -67,6 +69,13 @@ MANY_IMAGES = 500  # choosing settings for more images takes minutes
 MANY_CLASSES = 30  # that many are listed with their hits
 # A label looks wrong if its probability is less than this for a model that has not seen the image.
 DOUBTFUL = 0.05
+# How labels of unlabelled images were found, by the method of SemiSupervisedClassifier.
+WAYS = {
+    "supervised": "they did not help, so the model learnt from the labelled images alone",
+    "spread": "labels spread from image to similar image",
+    "learnt": "labels spread from image to similar image, where alike means what tells the classes apart",
+    "spread-learnt": "labels spread twice: between similar images, then by what tells the classes apart",
+}
 # Training images are near-copies if their distance is at most this share of the usual distance to another
 # class. There is a warning if at least the second share of the images are near-copies.
 NEAR, MANY_NEAR = 0.4, 0.1
@@ -74,7 +83,7 @@ NEAR, MANY_NEAR = 0.4, 0.1
 LARGEST_JSON = 2**20  # bytes of a preprocessing
 
 # Fields of a record with texts about each training image.
-TEXTS = ("cv_answers", "near_copies", "files", "sha256", "labels")
+TEXTS = ("cv_answers", "near_copies", "files", "sha256", "labels", "unlabelled")
 
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
@@ -102,6 +111,7 @@ class Record:
     files: list[str] = field(default_factory=list)  # class/name of the training images
     sha256: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)  # names of the unlabelled training images
     skipped: list[list[str]] = field(default_factory=list)  # names and reasons
     thumbnails: list[Array] | None = None  # JPEG files as arrays of bytes
 
@@ -111,6 +121,11 @@ class Record:
         for name in TEXTS:
             info[name] = np.array(info[name], dtype=str) if info[name] else []
         return info
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all training images, those with labels first."""
+        return [*self.files, *self.unlabelled]
 
     @classmethod
     def from_info(cls, info: Any) -> Record:
@@ -125,10 +140,16 @@ class Record:
             found = cls(**{f.name: (info | arrays)[f.name] for f in fields(cls) if f.name in info})
             n, pictures = len(found.labels), found.thumbnails or []
             lists = [found.files, found.sha256, found.labels, found.skipped, *found.skipped, pictures]
-            lists += [found.cv_interval, found.cv_answers, found.near_copies, *found.near_copies]
+            lists += [
+                found.cv_interval,
+                found.cv_answers,
+                found.unlabelled,
+                found.near_copies,
+                *found.near_copies,
+            ]
             texts = [found.made, found.method, found.select, *found.settings]
             texts += chain(found.files, found.sha256, found.labels, *found.skipped)
-            texts += chain(found.cv_answers, *found.near_copies)
+            texts += chain(found.cv_answers, found.unlabelled, *found.near_copies)
             sure = found.cv_probabilities
             optional = [value for value in (found.per_class, found.cv_accuracy) if value is not None]
             if (
@@ -156,11 +177,12 @@ class Record:
 
 
 class ImageModel(NamedTuple):
-    """Hold a model of images, its parts and its record."""
+    """Hold a model of images, its parts, its record, and its answers for unlabelled training images."""
 
     model: Any
     parts: Parts
     record: Record
+    answers: tuple[Prediction, ...] = ()  # only after training
 
     @property
     def extractor(self) -> Any:  # an ImageTransformer
@@ -171,7 +193,9 @@ def image_model(model: Any, record: Record) -> ImageModel | None:
     """Return a model of images with its parts, or None if it takes other input or is no fitted classifier."""
     parts = parts_of(model)
     takes_images = parts.transformers and isinstance(parts.transformers[0], ImageTransformer)
-    classifies = hasattr(parts.classifier, "decision_function") and hasattr(parts.classifier, "classes_")
+    classifies = hasattr(parts.classifier, "classes_") and any(
+        hasattr(parts.classifier, name) for name in ("decision_function", "predict_proba")
+    )
     if not takes_images or not classifies:
         return None
     check_record(record, parts.classifier)
@@ -279,9 +303,11 @@ def predict_files(
             X = rows[good]
             for step in found.parts.transformers[1:]:
                 X = step.transform(X)
-            if isinstance(classifier, DictionaryClassifier):
+            is_ours = isinstance(classifier, DictionaryClassifier)
+            if is_ours or rejecter is not None:
                 values, evidence = judge(classifier, X)
-                scores[good] = classifier.probabilities_of(values) if has_probabilities(found) else values
+                is_score = is_ours and has_probabilities(found)
+                scores[good] = classifier.probabilities_of(values) if is_score else values
                 if rejecter is not None:
                     p_values[good] = rejecter.p_values_of(evidence)
             elif has_probabilities(found):
@@ -295,15 +321,20 @@ def predict_files(
                 reason = reasons.get(name, f"{name} has features that are NaN. The network may be broken.")
                 yield Prediction(os.fspath(path), error=reason)
                 continue
-            order = np.argsort(-scores[i], kind="stable")
-            ranking = tuple((classes[j], float(scores[i, j])) for j in order)
+            said = best_first(path, classes, scores[i])
+            if not has_probabilities(found):
+                said = said._replace(probability=None)
             p_value = None if np.isnan(p_values[i]) else float(p_values[i])
             is_rejected = reject is not None and p_values[i] <= reject  # False for NaN
-            label, best = ranking[0]
-            sure = best if has_probabilities(found) else None
-            label = REJECTED if is_rejected else label
-            yield Prediction(os.fspath(path), label, ranking, p_value, probability=sure)
+            yield said._replace(p_value=p_value, label=REJECTED if is_rejected else said.label)
         watch(chunk.stop, len(paths))
+
+
+def best_first(path: str | os.PathLike[str], classes: Sequence[str], probabilities: Array) -> Prediction:
+    """Return the prediction of the most probable class."""
+    order = np.argsort(-probabilities, kind="stable")
+    ranking = tuple((classes[j], float(probabilities[j])) for j in order)
+    return Prediction(os.fspath(path), ranking[0][0], ranking, probability=ranking[0][1])
 
 
 def has_probabilities(found: ImageModel) -> bool:
@@ -337,7 +368,10 @@ def explain_image(
     against: str | None = None,
 ) -> Explanation:
     """Return the explanation of a prediction, and write it as a page."""
-    if not isinstance(found.parts.classifier, DictionaryClassifier):
+    classifier, record = found.parts.classifier, found.record
+    if isinstance(classifier, SemiSupervisedClassifier) and classifier.graph_ is None:
+        classifier = classifier.estimator_  # which explains itself
+    if not isinstance(classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise ValueError(
             f"The method of this model, {facts(found)['method']}, has no atoms, so it cannot be explained. "
             "Train with --method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
@@ -345,7 +379,8 @@ def explain_image(
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
     explanation = explain(found.model, os.fspath(image), against=against)
-    extractor, pictures = found.extractor, found.record.thumbnails
+    extractor, pictures = found.extractor, record.thumbnails
+    n_unlabelled = len(record.unlabelled)  # without pictures
     shape: tuple[int, ...] | None = None  # of a row of features as a picture, if it is one
     if isinstance(extractor, PixelFeatures) and len(found.parts.transformers) == 1:
         shape = height_and_width(extractor.size) + (() if extractor.color == "gray" else (3,))
@@ -355,8 +390,8 @@ def explain_image(
         sample=read_image(image, "RGB", max_pixels=extractor.max_pixels, shrink_to=512) if large else image,
         title=Path(shown(image)).name if large else None,
         shape=shape,
-        training=None if pictures is None else [picture.tobytes() for picture in pictures],
-        names=found.record.files or None,
+        training=None if pictures is None else [*map(np.ndarray.tobytes, pictures), *[None] * n_unlabelled],
+        names=record.names or None,
         model_note=list(facts(found).items()),
     )
     return explanation
@@ -386,17 +421,23 @@ def facts(found: ImageModel) -> dict[str, str]:
         "features": describe(found.extractor),
         "classes": ", ".join(map(str, classifier.classes_)),
     }
+    if isinstance(classifier, SemiSupervisedClassifier):
+        how = WAYS[classifier.method_] + " (chosen by hidden labels)" * bool(len(classifier.hidden_rows_))
+        n = f"{len(record.unlabelled)} images; " if record.labels else ""
+        described["unlabelled"] = n + how
     if record.labels:
         counts = sorted(set(Counter(record.labels).values()))
         each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
         described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
-        described["accuracy"] = "not known, because every class has only one image"
+        described["accuracy"] = "not known" + ", because every class has only one image" * (counts == [1])
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
         accuracy = with_interval(record.cv_accuracy, record.cv_interval)
         described["accuracy"] = f"{accuracy} in {record.cv_folds}-fold cross-validation"
-        if record.cv_corrected:
+        if isinstance(classifier, SemiSupervisedClassifier):
+            described["accuracy"] = f"{accuracy} for labelled images while their labels were hidden"
+        elif record.cv_corrected:
             described["accuracy"] += ", corrected for the choice of settings"
         if chosen:
             names = " and ".join(chosen)
@@ -465,6 +506,7 @@ def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
         "labels": Counter(record.labels),
         "files": record.files,
         "sha256": record.sha256,
+        "unlabelled files": record.unlabelled,
     }
 
 
@@ -472,6 +514,8 @@ def fit_folder(
     folder: str | os.PathLike[str],
     *,
     labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    unlabelled: Sequence[str | os.PathLike[str]] = (),
+    write_labels: bool = False,
     features: str = "auto",
     preprocessing: str | None = None,
     size: int | None = None,
@@ -486,8 +530,11 @@ def fit_folder(
     watch: Watch = lambda done, total: None,
     report: Callable[[str], None] = lambda text: None,
 ) -> ImageModel:
-    """Train on a folder of images and return the model. The parameters are the options of ``ledl fit``."""
-    listing = load_image_folder(folder, labels=labels, decode=False)
+    """Train on a folder of images and return the model. The parameters are the options of ``ledl fit``.
+
+    `write_labels` says that the answers for unlabelled images will be written, so there must be some.
+    """
+    listing = load_image_folder(folder, labels=labels, unlabelled=unlabelled, decode=False)
     for line in [*unused_lines(listing.unused), *listing.notes]:
         report(line)
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
@@ -502,15 +549,31 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
+    others = without_copies(listing.unlabelled, files)
+    n_known = len(listing.unlabelled) - len(others)
+    if n_known and not others:
+        raise ValueError(
+            f"All {n_known} unlabelled images are among the labelled ones, or equal to them. Give others with "
+            "--unlabelled, or take labels away with --per-class."
+        )
+    if write_labels and not others:
+        raise ValueError(
+            "--write-labels writes labels of unlabelled images, but there are none. Give some with "
+            "--unlabelled FOLDER, or leave their labels blank in the table of --labels."
+        )
     extractor = find_extractor(files, features, preprocessing, size, cache, report)
     extractor.set_params(max_pixels=max_pixels)
+    if n_known:
+        report(f"Unlabelled images that are among the labelled ones: {n_known}. They count once, as labelled.")
+    if others:
+        report(f"Labelled {len(files)}, unlabelled {len(others)}: these teach, too.")
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
     if METHODS[method].chooses_for and len(files) > MANY_IMAGES:
         report(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    trained = fit_files(extractor, files, names[target], method, select, seed, watch, skip_unreadable)
+    trained = fit_files(extractor, files, names[target], others, method, select, seed, watch, skip_unreadable)
     used = trained.record.files
     record = replace(
         trained.record,
@@ -524,15 +587,38 @@ def fit_folder(
             for name, reason in trained.record.skipped
         ],
         near_copies=[[relative_name(file, folder) for file in pair] for pair in trained.record.near_copies],
+        unlabelled=[relative_name(said.path, folder) for said in trained.answers],
         thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
     )
     return trained._replace(record=record)
+
+
+def without_copies(images: Sequence[str], labelled: Sequence[str]) -> list[str]:
+    """Return the images that are no labelled ones: neither the same file, nor of the same content."""
+    places = {os.path.realpath(file) for file in labelled}
+    by_size: dict[int, list[str]] = {}
+    for file in labelled:
+        by_size.setdefault(os.path.getsize(file), []).append(file)
+    contents: dict[int, set[str]] = {}  # of the labelled images of a size
+    found = []
+    for image in images:
+        is_known = os.path.realpath(image) in places
+        with suppress(OSError, ImageError):  # decoding will report it
+            size = os.path.getsize(image)
+            if not is_known and size in by_size:
+                if size not in contents:
+                    contents[size] = {content_key(file) for file in by_size[size]}
+                is_known = content_key(image) in contents[size]
+        if not is_known:
+            found.append(image)
+    return found
 
 
 def fit_files(
     extractor: Any,
     files: Sequence[str],
     labels: Array,
+    unlabelled: Sequence[str],
     method: str,
     select: str,
     seed: int,
@@ -543,20 +629,14 @@ def fit_files(
 
     The record has the accuracy in cross-validation, and the paths of the images that could be read.
     """
-    extractor.fit()
-    parts, skipped = [], dict[str, str]()
-    for chunk, rows, reasons in extract(extractor, files):
-        parts.append(rows)
-        skipped |= reasons
-        watch(chunk.stop, len(files))
-    X = np.concatenate(parts)
-    is_good = ~np.isnan(X).any(axis=1)
-    for name in (shown(files[i]) for i in np.flatnonzero(~is_good).tolist()):
-        skipped.setdefault(name, f"{name} has features that are NaN. The network may be broken.")
+    everything = [*files, *unlabelled]
+    X, skipped = features_of(extractor.fit(), everything, watch)
     if skipped and not skip_unreadable:
-        raise unreadable(list(skipped.values()), len(files))
-    kept = np.flatnonzero(is_good)
-    X, y = X[kept], labels[kept]
+        raise unreadable(list(skipped.values()), len(everything))
+    is_good = ~np.isnan(X).any(axis=1)
+    X, y = X[is_good], labels[is_good[: len(files)]]
+    kept = [everything[i] for i in np.flatnonzero(is_good).tolist()]
+    used, others = kept[: len(y)], kept[len(y) :]
     classes, counts = np.unique(y, return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())
     if lost:
@@ -564,69 +644,141 @@ def fit_files(
         raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
         raise only_one_class(y[0])
+    if unlabelled and not others:
+        raise ImageError(f"No unlabelled image can be used. {next(iter(skipped.values()))}")
     settings: dict[str, Any] = {}
-    several = counts.max() > 1  # so that an image can be left out
-    answers, sure = np.full(len(y), "", dtype=object), None
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
-        is_search = bool(METHODS[method].chooses_for)
-        if select == "cv" and (not several if is_search else counts.min() < 2):
-            raise ValueError(
-                "--select cv needs at least two images per class, one for training and one for testing. Add "
-                "images, or leave --select out."
-            )
-        if select == "cv" and not is_search:
-            folds = StratifiedKFold(int(min(5, counts.min())), shuffle=True, random_state=seed)
-            model = METHODS[method].make(seed=seed)
-            kind = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it is normal that some candidates do not converge
-                found = kind(model, dict(METHODS[method].grid), cv=folds, refit=False).fit(X, y)
-            settings = dict(found.best_params_)
+        if select == "cv":
+            settings = chosen_settings(method, X[: len(y)], y, counts, seed)
         model = METHODS[method].make(settings, seed)
-        n_folds = 0
-        if several and isinstance(model, DictionaryClassifier):
-            model = RejectingClassifier(model, reject=0.0).fit(X, y)
-            answers[model.judged_] = model.cv_predictions_
-            classifier, n_folds = model.estimator_, len(judging_folds(5, X, y))
-            if is_search:
-                P, rows = classifier.probabilities_of(model.cv_scores_), np.arange(len(model.judged_))
-                own = np.searchsorted(classes, y[model.judged_])
-                sure = np.full((len(y), 2), np.nan)
-                sure[model.judged_] = np.stack([P.max(axis=1), P[rows, own]], axis=1)
-        else:
-            for train, test in judging_folds(5, X, y) if several else ():
-                answers[test] = clone(model).fit(X[train], y[train]).predict(X[test])
-                n_folds += 1
-            classifier = model.fit(X, y)
-    accuracy: float | None = None
-    interval: Sequence[float] = ()
-    if several and is_search:
-        settings, n_folds = dict(classifier.best_params_), classifier.n_splits_
-        accuracy, interval = classifier.expected_accuracy_, classifier.expected_accuracy_interval_
-    elif several:
-        judged = answers != ""
-        accuracy = float(np.mean(answers[judged] == y[judged]))
-        interval = cv_interval(accuracy, int(judged.sum()), len(y) - judged.sum() / n_folds)
-    used = [files[i] for i in kept.tolist()]
+        tested = fit_partly(model, X, y, used, seed) if others else fit_all(model, X, y)
+    classifier = parts_of(tested.model).classifier
+    supervised = classifier.estimator_ if others else classifier
+    is_search, several = bool(METHODS[method].chooses_for), counts.max() > 1
     record = Record(
         method=method,
-        settings=settings,
+        settings=dict(supervised.best_params_) if several and is_search else settings,
         select=select,
         seed=seed,
-        cv_accuracy=accuracy,
-        cv_interval=list(interval),
+        cv_accuracy=tested.accuracy,
+        cv_interval=list(tested.interval),
         cv_corrected=several and is_search,
-        cv_folds=n_folds,
-        cv_answers=answers.tolist() if several else [],
-        cv_probabilities=sure,
-        near_copies=[[used[i], used[k]] for i, k in near_copies(X, y)],
+        cv_folds=tested.n_folds,
+        cv_answers=[] if tested.accuracy is None else tested.answers.tolist(),
+        cv_probabilities=tested.sure,
+        near_copies=[[used[i], used[k]] for i, k in near_copies(X[: len(y)], y)],
         files=used,
         labels=y.tolist(),
         skipped=[[name, reason] for name, reason in skipped.items()],
     )
-    pipeline = Pipeline([("features", extractor), ("classifier", model)])
-    return ImageModel(pipeline, parts_of(pipeline), record)
+    pipeline = Pipeline([("features", extractor), ("classifier", tested.model)])
+    names = [str(label) for label in classes]
+    answers = [
+        best_first(path, names, row)
+        for path, row in zip(others, classifier.label_distributions_[len(y) :] if others else (), strict=True)
+    ]
+    return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers))
+
+
+def features_of(extractor: Any, files: Sequence[str], watch: Watch) -> tuple[Array, dict[str, str]]:
+    """Return the features of images, with NaN for those that cannot be used, and why not, by name."""
+    X, skipped = np.empty((len(files), 0), dtype=np.float32), dict[str, str]()
+    for chunk, rows, reasons in extract(extractor, files):
+        if not X.size:
+            X = np.empty((len(files), rows.shape[1]), dtype=rows.dtype)
+        X[chunk] = rows
+        skipped |= reasons
+        watch(chunk.stop, len(files))
+    for name in (shown(files[i]) for i in np.flatnonzero(np.isnan(X).any(axis=1)).tolist()):
+        skipped.setdefault(name, f"{name} has features that are NaN. The network may be broken.")
+    return X, skipped
+
+
+def chosen_settings(method: str, X: Array, y: Array, counts: Array, seed: int) -> dict[str, Any]:
+    """Return the settings of a method that are best in cross-validation; none for one that chooses itself."""
+    is_search = bool(METHODS[method].chooses_for)
+    if counts.max() < 2 if is_search else counts.min() < 2:
+        raise ValueError(
+            "--select cv needs at least two images per class, one for training and one for testing. Add "
+            "images, or leave --select out."
+        )
+    if is_search:
+        return {}
+    folds = StratifiedKFold(int(min(5, counts.min())), shuffle=True, random_state=seed)
+    model = METHODS[method].make(seed=seed)
+    kind = BatchedSearchCV if isinstance(model, BATCHED) else GridSearchCV
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is normal that some candidates do not converge
+        found = kind(model, dict(METHODS[method].grid), cv=folds, refit=False).fit(X, y)
+    return dict(found.best_params_)
+
+
+class Tested(NamedTuple):
+    """A fitted model, and what models that had not seen an image, or its label, said about it."""
+
+    model: Any
+    answers: Array  # (n,) labels of the labelled images, "" where there is no answer
+    sure: Array | None = None  # (n, 2): `Record.cv_probabilities`
+    accuracy: float | None = None
+    interval: Sequence[float] = ()
+    n_folds: int = 0
+
+
+def fit_all(model: Any, X: Array, y: Array) -> Tested:
+    """Fit a model on labelled images, and test it in cross-validation if a class has several."""
+    answers, is_search = np.full(len(y), "", dtype=object), isinstance(model, LEDLClassifierCV)
+    if len(np.unique(y)) == len(y):
+        return Tested(model.fit(X, y), answers)
+    sure, folds = None, judging_folds(5, X, y)
+    if isinstance(model, DictionaryClassifier):
+        model = RejectingClassifier(model, reject=0.0).fit(X, y)
+        answers[model.judged_] = model.cv_predictions_
+        if is_search:
+            search = model.estimator_
+            sure = probabilities(search.probabilities_of(model.cv_scores_), search.classes_, y, model.judged_)
+            expected = search.expected_accuracy_, search.expected_accuracy_interval_
+            return Tested(model, answers, sure, *expected, search.n_splits_)
+    else:
+        for train, test in folds:
+            answers[test] = clone(model).fit(X[train], y[train]).predict(X[test])
+        model.fit(X, y)
+    judged = answers != ""
+    accuracy = float(np.mean(answers[judged] == y[judged]))
+    interval = cv_interval(accuracy, int(judged.sum()), len(y) - judged.sum() / len(folds))
+    return Tested(model, answers, sure, accuracy, interval, len(folds))
+
+
+def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) -> Tested:
+    """Fit a model on images of which only the first have labels, and test it with hidden labels."""
+    first: dict[bytes, int] = {}
+    for i, row in enumerate(X[: len(y)]):
+        k = first.setdefault(row.tobytes(), i)
+        if y[k] != y[i]:
+            raise ImageError(
+                f"{shown(files[k])} and {shown(files[i])} are equal, but their labels are {y[k]} and {y[i]}. "
+                "Correct one, or remove both."
+            )
+    target = np.full(len(X), -1, dtype=object)
+    target[: len(y)] = y.tolist()
+    whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
+    if isinstance(model, DictionaryClassifier) and len(np.unique(y)) < len(y):
+        whole = RejectingClassifier(whole, reject=0.0)
+    classifier = parts_of(whole.fit(X, target)).classifier
+    answers, hidden = np.full(len(y), "", dtype=object), classifier.hidden_rows_
+    if not len(hidden):
+        return Tested(whole, answers)
+    P = softmax(classifier.temperature_ * classifier.hidden_scores_, axis=1)
+    answers[hidden] = classifier.classes_[P.argmax(axis=1)]
+    sure = probabilities(P, classifier.classes_, y, hidden)
+    return Tested(whole, answers, sure, classifier.expected_accuracy_, classifier.expected_accuracy_interval_)
+
+
+def probabilities(P: Array, classes: Array, y: Array, rows: Array) -> Array:
+    """Return the probabilities of the answers and of the own labels of images, of which P has these rows."""
+    sure = np.full((len(y), 2), np.nan)
+    sure[rows, 0], sure[rows, 1] = P.max(axis=1), P[np.arange(len(rows)), np.searchsorted(classes, y[rows])]
+    return sure
 
 
 def only_one_class(name: str) -> ImageError:

@@ -66,6 +66,8 @@ logger = logging.getLogger(__name__)
 METHODS = ("learnt", "spread-learnt", "spread", "supervised")
 # The choice is made on at most this many samples: all with labels, and a random part of the others.
 SAMPLES_TO_CHOOSE = 20_000
+# Directions that may be used however few samples there are.
+FEW_AXES = 32
 # Rows whose features are in memory at a time.
 ROWS = 4096
 
@@ -186,7 +188,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Number of rounds in which guesses and space improve each other.
 
     n_components : int, default=256
-        Number of directions of the largest variance in which all this happens.
+        Number of directions of the largest variance in which all this happens. There are at most a third as
+        many as samples, or 32: a few hundred samples do not tell the covariance in more.
 
     power : float, default=0.5
         Features are :math:`\mathrm{sign}(x) |x|^{power}`, scaled to norm 1. The default takes square roots.
@@ -436,7 +439,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Z = features(Z)
         mean = namespace(Z).mean(Z, axis=0)
         Z = Z - mean
-        axes = principal_axes(Z, self.n_components)
+        axes = principal_axes(Z, min(self.n_components, max(len(Z) // 3, FEW_AXES)))
         Z = Z @ axes
         xp = namespace(Z)
         products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)

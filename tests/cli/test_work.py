@@ -161,7 +161,7 @@ def test_a_table_goes_to_a_spreadsheet_and_back(folder, tmp_path):
     table.to_csv(tmp_path / "edited.csv", sep=";", index=False, encoding="utf-16", decimal=",")
     done = run("fit", "Fotos", "-o", "again.ledl", "--labels", "edited.csv", *FAST, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Not used (no label in the table): 1: Fotos/Käse/01.png\n" in done.stderr
+    assert "Labelled 35, unlabelled 1: these teach, too." in done.stderr
     assert "Labels are from edited.csv, not from folders: " in done.stderr
     record = read(tmp_path / "again.ledl").info
     assert Counter(record["labels"]) == Counter(table.label.dropna())

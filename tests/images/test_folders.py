@@ -275,13 +275,63 @@ def test_the_table_counts_and_not_the_folders(folder):
     assert [os.path.relpath(file, folder) for file in found.filenames] == ["cat/1.bmp", "cat/0.png"]
     (note,) = found.notes
     assert "not from folders: 1 of 2 images have a label that is not the name of their folder" in note
+    assert [os.path.relpath(path, folder) for path in found.unlabelled] == ["dog/0.png"]
     reasons = {os.path.relpath(path, folder): reason for path, reason in found.unused}
     assert reasons == {
-        "dog/0.png": "no label in the table",
         "dog/1.bmp": "'unsure' is an answer of ledl predict, not a class",
         "cat/2.tif": "not in the table",
         "dog/2.tif": "not in the table",
     }
+
+
+def test_images_without_labels(folder, tmp_path, monkeypatch):
+    for name in ("cat", "dog"):
+        shutil.move(folder / name, tmp_path / "photos" / name)
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "photos/loose.png",
+        "photos/unsorted/a.png",
+        "more/cat/b.png",
+        "more/cat/c.png",
+        "more/.d.png",
+    ):
+        save(tmp_path / name)
+    (tmp_path / "link").symlink_to(tmp_path / "more")
+    (tmp_path / "empty").mkdir()
+
+    def listed(*paths, **options):
+        found = load_image_folder("photos", unlabelled=paths, decode=False, **options)
+        reasons = {os.fspath(path): reason for path, reason in found.unused}
+        return found.target_names, found.unlabelled, reasons
+
+    beside, hidden = "beside the class folders", "hidden, or made by a system"
+    assert listed("more", "link") == (  # each file once; a name below is no label
+        ["cat", "dog", "unsorted"],
+        ["more/cat/b.png", "more/cat/c.png"],
+        {"photos/loose.png": beside, "more/.d.png": hidden, "link/.d.png": hidden},
+    )
+    # A folder inside is no class, nor a class without images. The whole folder keeps its classes.
+    assert listed("photos/unsorted") == (
+        ["cat", "dog"],
+        ["photos/unsorted/a.png"],
+        {"photos/loose.png": beside},
+    )
+    names, unlabelled, reasons = listed("photos")
+    assert (names, len(unlabelled), reasons) == (["cat", "dog", "unsorted"], 8, {})
+    # A table may label them, or say that they are of no class.
+    (tmp_path / "t.csv").write_text("path,label\nmore/cat/b.png,none of these\nunsorted/a.png,dog\ncat/0.png\n")
+    names, unlabelled, reasons = listed("more", "photos/unsorted", labels=["folder", "t.csv"])
+    assert names == ["cat", "dog"]
+    assert sorted(unlabelled) == ["more/cat/c.png", "photos/cat/0.png", "photos/unsorted/a.png"]
+    assert "is an answer of ledl predict, not a class" in reasons["more/cat/b.png"]
+    found = load_image_folder(
+        "photos", unlabelled=["photos/unsorted"], labels=["folder", "t.csv"], decode=False
+    )
+    assert "photos/unsorted/a.png" in found.filenames
+    with pytest.raises(ImageError, match="empty has no images"):
+        listed("empty")
+    with pytest.raises(FileNotFoundError, match="There is no file or folder gone"):
+        listed("gone")
 
 
 def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
@@ -312,9 +362,9 @@ def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
     (note,) = found.notes
     assert "Labels are from folders and from one.csv and " in note
     assert note.endswith("1 labels of folders changed, 3 images added.")
-    assert {os.path.relpath(path): reason for path, reason in found.unused} == dict.fromkeys(
-        [os.path.join("new", "b.png"), os.path.relpath(folder / "cat" / "1.bmp")], "no label in the table"
-    )
+    blank = [os.path.join("new", "b.png"), os.path.relpath(folder / "cat" / "1.bmp")]
+    assert [os.path.relpath(path) for path in found.unlabelled] == blank
+    assert not found.unused
     found = load_image_folder(folder, labels=["folder", "one.csv"], decode=False)
     assert found.notes[0].endswith("3 images added, with new classes: 'cow'.")
     (tmp_path / "one.csv").write_text("path,label\nnew/gone.png,dog\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -87,3 +88,29 @@ def bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class Lines(logging.Handler):
+    """Print what a logger says, in lines above a bar."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.console, record.getMessage(), style="dim")
+
+
+@contextmanager
+def shown_log(console: Console, name: str) -> Iterator[None]:
+    """Print what the logger of this name says at level INFO. Silent without a terminal, as bars are."""
+    logger, lines = logging.getLogger(name), Lines(console)
+    level = logger.level
+    if console.is_terminal:
+        logger.addHandler(lines)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(level)

@@ -26,6 +26,7 @@ from ledl.cli._console import (
     bar,
     errors_reported,
     say,
+    shown_log,
     to_json,
     visible,
 )
@@ -40,6 +41,8 @@ EXAMPLES = {
 [b]Examples[/b]
 
 ledl fit photos -o model.ledl  [dim]# photos/cat/1.jpg, photos/dog/2.jpg, ...[/dim]
+
+ledl fit photos --unlabelled more_photos -o model.ledl  [dim]# images without labels teach, too[/dim]
 
 ledl fit photos -o model.ledl --features dinov2.onnx --preprocessing preprocessor_config.json
 
@@ -176,8 +179,24 @@ def fit(
             metavar="folder|FILE.csv",
             help="Labels of the images. [b]folder[/b], the default: the names of the class folders. "
             "[b]FILE.csv[/b]: a table of paths and labels, such as [b]ledl predict --format csv[/b] writes; "
-            "images without a label are not used. Give the option twice for both: the table corrects labels of "
-            "folders, and adds images from elsewhere.",
+            "images with a blank label are unlabelled. Give the option twice for both: the table corrects "
+            "labels of folders, and adds images from elsewhere.",
+        ),
+    ] = None,
+    unlabelled: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Images without labels, at any depth, from which the model learns, too: what images look "
+            "alike. The names of folders below FOLDER do not count. May be given several times.",
+        ),
+    ] = None,
+    write_labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="File for the labels of the unlabelled images, with probabilities: a table that "
+            "[b]--labels[/b] reads.",
         ),
     ] = None,
     size: Annotated[
@@ -225,24 +244,39 @@ def fit(
 
     Images may lie at any depth below the folder of their class. Whatever is not used is listed.
 
-    Prints the accuracy in cross-validation: each training image is tested with a model trained without it.
+    Prints the accuracy in cross-validation: each training image is tested with a model trained without it. With
+    unlabelled images, the model knows the image, but not its label.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         place_for(out)  # raises now, not after the work
         check_page(page)
+        if write_labels is not None:
+            place, _ = place_for(write_labels)
+            others = [out, *(base / name for base in (Path(), folder) for name in labels or ())]
+            if str(place) in map(os.path.realpath, others):
+                raise ValueError(
+                    f"--write-labels {write_labels} would replace the file of another option. Choose another "
+                    "name."
+                )
         from sklearn.exceptions import ConvergenceWarning
 
-        from ledl.cli import _pages
+        from ledl.cli import _pages, _work
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
         from ledl.images import MAX_PIXELS
         from ledl.persistence import save
 
-        with warnings.catch_warnings(record=True) as caught, bar(console, "features") as watch:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            shown_log(console, "ledl.semi_supervised"),
+            bar(console, "features") as watch,
+        ):
             warnings.simplefilter("always")
             trained = fit_folder(
                 folder,
                 labels=labels,
+                unlabelled=unlabelled or (),
+                write_labels=write_labels is not None,
                 features=features,
                 preprocessing=preprocessing,
                 size=size,
@@ -264,17 +298,22 @@ def fit(
             say(console, f"Note: {as_options(text)}", style="yellow")
         record, people = trained.record, PipedConsole()
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
+        if write_labels is not None:
+            _work.write_labels(write_labels, trained.answers, [*map(str, trained.parts.classifier.classes_)])
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
         for name, reason in record.skipped:
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
+        if write_labels is not None:
+            say(people, f"{'Labels:':12s}{write_labels} ({len(trained.answers)} images)")
         n_near = len({name for pair in record.near_copies for name in pair})
         notes = same_contents(record)
         if notes:
             n_same = len(record.sha256) - len(set(record.sha256))
-            notes = [*notes[:10], f"Copies of other training images: {n_same}. The accuracy is too high."]
+            so = "They count once." if trained.answers else "The accuracy is too high."
+            notes = [*notes[:10], f"Copies of other training images: {n_same}. {so}"]
         elif n_near >= MANY_NEAR * len(record.files):
             example = " and ".join(record.near_copies[0])
             notes = [
@@ -473,7 +512,7 @@ def explain(
         if max_pixels is not None:
             opened.extractor.set_params(max_pixels=max_pixels)
         found = explain_image(opened, image, out, reject=reject, against=against)
-        say(PipedConsole(), f"{found.text(opened.record.files)}\n\nPage: {out.resolve()}")
+        say(PipedConsole(), f"{found.text(opened.record.names)}\n\nPage: {out.resolve()}")
 
 
 def info(

@@ -11,10 +11,10 @@ import os
 import sys
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TextIO, TypeAlias
 
 import numpy as np
 from rich.console import Console
@@ -88,7 +88,8 @@ def images_of(
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
         files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
-        unused, notes = table.unused, table.notes
+        unused = [*table.unused, *((Path(file), "no label in the table") for file in table.unlabelled)]
+        notes = table.notes
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
     there: Unused = []
@@ -175,26 +176,28 @@ def write_answers(
     answers: Iterable[Prediction],
     form: str,
     *,
-    top: int,
-    widths: tuple[int, int],
-    has_truth: bool,
-    has_probability: bool,
-    has_p_value: bool,
-    mistakes: bool,
+    top: int = 3,
+    widths: tuple[int, int] = (0, 0),
+    has_truth: bool = False,
+    has_probability: bool = True,
+    has_p_value: bool = False,
+    mistakes: bool = False,
     mark: str = "",
+    out: TextIO | None = None,
 ) -> None:
-    """Print each prediction at once, or only `mistakes`.
+    """Print each prediction at once, or only `mistakes`, to stdout or `out`.
 
     A "table" has path and label, padded to `widths`, probabilities or scores, and the true label after a
     mistake. "csv" has a header, and cells that `ledl fit --labels` reads, in UTF-8 after `mark`. "json" also
     lists images that cannot be read.
     """
-    people, lines, before = PipedConsole(), csv.writer(sys.stdout, lineterminator="\n"), "["
+    out = out or sys.stdout
+    people, lines, before = PipedConsole(), csv.writer(out, lineterminator="\n"), "["
     value = "probability" if has_probability else "score"
     if form == "csv":
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # whatever a terminal here has
-        sys.stdout.write(mark)
+        if isinstance(out, io.TextIOWrapper):
+            out.reconfigure(encoding="utf-8")  # whatever a terminal here has
+        out.write(mark)
         more = {"truth": has_truth, "probability": has_probability, "p_value": has_p_value}
         classes = [f"{what}_{i}" for i in range(1, top + 1) for what in ("class", value)]
         lines.writerow(["path", "label", *(name for name, is_there in more.items() if is_there), *classes])
@@ -214,7 +217,7 @@ def write_answers(
                 "p_value": said.p_value,
             }
             fields = {name: value for name, value in fields.items() if value is not None}
-            sys.stdout.write(f"{before}\n{to_json(fields)}")
+            out.write(f"{before}\n{to_json(fields)}")
             before = ","
         elif form == "csv" and not said.error:
             numbers = [said.probability] * has_probability + [said.p_value] * has_p_value
@@ -228,9 +231,16 @@ def write_answers(
             mistake = "" if truth in (None, said.label) else f"  wrong, should be {truth}"
             path = f"{visible(shown(said.path)):{min(widths[0], WIDEST_PATH)}s}"
             say(people, visible(f"{path}  {visible(said.label):{widths[1]}s}  {scores}{mistake}"))
-        sys.stdout.flush()
+        out.flush()
     if form == "json":
-        sys.stdout.write("[]\n" if before == "[" else "\n]\n")
+        out.write("[]\n" if before == "[" else "\n]\n")
+
+
+def write_labels(path: Path, answers: Sequence[Prediction], classes: list[str]) -> None:
+    """Write the table of ``ledl predict --format csv`` to a file."""
+    text = io.StringIO()
+    write_answers(answers, "csv", mark=mark_for([*(said.path for said in answers), *classes]), out=text)
+    write_atomically(path, text.getvalue().encode())
 
 
 def accuracy(counts: Counts, classes: list[str]) -> str:

@@ -32,6 +32,7 @@ def load_image_folder(
     path: str | os.PathLike[str],
     *,
     labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    unlabelled: Sequence[str | os.PathLike[str]] = (),
     size: int | tuple[int, int] | None = None,
     color: str = "rgb",
     decode: bool = True,
@@ -50,9 +51,11 @@ def load_image_folder(
         a label per line, such as ``ledl predict --format csv`` writes. If the first line has the words
         ``path`` (or ``filename``) and ``label``, it names the columns. Otherwise they are the first two
         columns. Paths are relative to `path`, to the table, or to the current folder. An image without a label
-        is not used. The table itself is first searched in the current folder, then in `path`. In a list with
+        is unlabelled. The table itself is first searched in the current folder, then in `path`. In a list with
         "folder", tables correct the labels of folders, and add images that may lie outside `path`. The last
         table that names an image counts.
+    unlabelled : list of paths, default=()
+        Folders, or files, of images without labels. The name of such a folder inside `path` is no class.
     size : int or (height, width), default=None
         Images are resized to this size. The aspect ratio is not kept. If None, all images must have the same
         size.
@@ -72,7 +75,8 @@ def load_image_folder(
     Bunch
         ``filenames``, a list of paths sorted by class and name; ``target`` (n,), int64;
         ``target_names``, a list; ``images`` (n, height, width[, 3]), uint8, and ``data`` (n, d), float32, if
-        `decode`; ``skipped``, a list of (number, name, reason); ``unused``, a list of (path, reason) of
+        `decode`; ``unlabelled``, a list of paths: all images below `unlabelled`, and those that a table names
+        without a label; ``skipped``, a list of (number, name, reason); ``unused``, a list of (path, reason) of
         everything else that was found; ``notes``, a list of remarks for a person.
 
     Raises
@@ -110,10 +114,14 @@ def load_image_folder(
     notes: list[str] = []
     given = [labels or FOLDER] if labels is None or isinstance(labels, str | os.PathLike) else list(labels)
     tables = [find_table(root, table) for table in given if table != FOLDER]
-    by_file = _by_folder(root, unused, notes) if FOLDER in given else {}
+    free, inner = _without_labels(root, unlabelled, unused)
+    by_file = _by_folder(root, inner, unused, notes) if FOLDER in given else {}
     if tables:
-        _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given)
-    files = sorted(by_file, key=lambda file: (by_file[file], str(file)))
+        for image in _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given):
+            free.pop(os.path.realpath(image), None)
+    free |= {os.path.realpath(file): file for file, label in by_file.items() if not label}
+    unused = [(file, reason) for file, reason in dict(unused).items() if os.path.realpath(file) not in free]
+    files = sorted((file for file in by_file if by_file[file]), key=lambda file: (by_file[file], str(file)))
     unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
     names = unique.tolist()
     skipped = Skipped()
@@ -122,6 +130,7 @@ def load_image_folder(
             filenames=[str(file) for file in files],
             target=target,
             target_names=names,
+            unlabelled=[str(file) for file in free.values()],
             skipped=skipped,
             unused=unused,
             notes=notes,
@@ -149,6 +158,7 @@ def load_image_folder(
         filenames=[str(files[i]) for i in kept],
         target=target[kept],
         target_names=names,
+        unlabelled=[str(file) for file in free.values()],
         images=images,
         data=images.reshape(len(images), -1).astype(np.float32),
         skipped=skipped,
@@ -226,31 +236,59 @@ def is_answer(name: str) -> bool:
     return simplified(name) in (UNSURE, REJECTED)
 
 
-def _by_folder(root: Path, unused: Unused, notes: list[str]) -> dict[Path, str]:
-    """Return the images below the folders of a folder, each with the name of its class folder."""
+def _without_labels(
+    root: Path, paths: Sequence[str | os.PathLike[str]], unused: Unused
+) -> tuple[dict[str, Path], set[str]]:
+    """Return images without labels by their real paths, and the real paths of those that lie inside a folder.
+
+    Inside are files and folders below `root`, but not `root` itself, nor what it lies in.
+    """
+    free: dict[str, Path] = {}
+    inner: set[str] = set()
+    for path in map(Path, paths):
+        found, others = image_files([path])
+        unused += others
+        if not found:
+            raise ImageError(f"{shown(path)} has no images. Give a folder of images without labels.")
+        is_inside = Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
+        for file in found:
+            real = os.path.realpath(file)
+            free.setdefault(real, file)
+            inner |= {real} if is_inside else set()
+    return free, inner
+
+
+def _by_folder(root: Path, no_names: set[str], unused: Unused, notes: list[str]) -> dict[Path, str]:
+    """Return the images below the folders of a folder, each with the name of its class folder.
+
+    The name is "" for images whose real paths are in `no_names`.
+    """
     found, others = image_files([root])
     unused += others
     by_file: dict[Path, str] = {}
     for file in found:
         name, *rest = file.relative_to(root).parts
-        if not rest:
+        if os.path.realpath(file) in no_names:
+            by_file[file] = ""
+        elif not rest:
             unused.append((file, "beside the class folders"))
         elif is_answer(name):
             unused.append((file, f"{name!r} is an answer of ledl predict, not a class"))
         else:
             by_file[file] = name
-    if not by_file:
+    classes = sorted({name for name in by_file.values() if name})
+    if not classes:
         what = f"{len(found)} images, but no folders with images" if found else "no images"
         raise ImageError(
             f"{shown(root)} has {what}. It needs one folder of images per class. For images without class "
             "folders, give a CSV file of labels (labels=, or --labels on the command line)."
         )
     left_out = {path for path, _ in unused}
+    used = {file.relative_to(root).parts[0] for file in by_file}
     for folder in sorted(root.iterdir()):
-        is_used = folder.name in by_file.values() or is_answer(folder.name)
+        is_used = folder.name in used or is_answer(folder.name)
         if folder.is_dir() and folder not in left_out and not is_used:
             unused.append((folder, "a class folder without images"))
-    classes = sorted(set(by_file.values()))
     check_names({name: shown(root / name) for name in classes})
     for name in classes:
         inner = _parent_of_classes([file for file in by_file if by_file[file] == name])
@@ -280,8 +318,11 @@ def _add_tables(
     notes: list[str],
     *,
     has_folders: bool,
-) -> None:
-    """Give images the labels of tables, in place of the names of their folders if they have some."""
+) -> list[Path]:
+    """Give images the labels of tables, in place of the names of their folders if they have some.
+
+    The label is "" if it is blank in the table. Return the images that are of no class, by a table.
+    """
     names = set(by_file.values())
     given: dict[Path, str] = {}
     for table in tables:
@@ -289,18 +330,17 @@ def _add_tables(
     said = " and ".join(map(shown, tables))
     n_new = n_other = 0
     for image, label in given.items():
-        old = by_file.pop(image, None)
-        if not label:
-            unused.append((image, "no label in the table"))
-        elif is_answer(label):
+        old = by_file.pop(image, "")
+        if is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
         else:
             by_file[image] = label
-            n_new += old is None
-            n_other += old not in (None, label)
-    if not by_file:
+            n_new += bool(label and not old)
+            n_other += bool(label and old) and old != label
+    labelled = {image: label for image, label in by_file.items() if label}
+    if not labelled:
         raise ImageError(f"{said} has no labels: all {len(given)} images in it are unlabelled.")
-    classes = sorted(set(by_file.values()))
+    classes = sorted(set(labelled.values()))
     check_names(dict.fromkeys(classes, said))
     if has_folders:
         new = "".join(f", {name!r}" for name in classes if name not in names)
@@ -312,12 +352,12 @@ def _add_tables(
         found, others = image_files([root])
         unused += others
         unused += [(image, "not in the table") for image in found if image not in given]
-        by_folder = [(image.relative_to(root).parts[0], label) for image, label in by_file.items()]
+        by_folder = [(image.relative_to(root).parts[0], label) for image, label in labelled.items()]
         in_folders = [(name, label) for name, label in by_folder if name in classes]
         if in_folders:
             n_other = sum(name != label for name, label in in_folders)
             notes.append(
-                f"Labels are from {said}, not from folders: {n_other} of {len(by_file)} images have a label "
+                f"Labels are from {said}, not from folders: {n_other} of {len(labelled)} images have a label "
                 "that is not the name of their folder. To use the names of folders for other images, add "
                 "--labels folder."
             )
@@ -325,6 +365,7 @@ def _add_tables(
     unused[:] = [
         (path, reason) for path, reason in unused if path not in by_file and os.path.realpath(path) not in real
     ]
+    return [image for image, label in given.items() if label == REJECTED]
 
 
 def check_names(where: dict[str, str]) -> None:

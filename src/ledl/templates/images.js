@@ -2,7 +2,7 @@
 const choices = [...document.querySelectorAll("select")];
 for (const choice of choices) {
   for (const [cell, name] of labels) choice.add(new Option(name, cell, false, name === choice.dataset.label));
-  choice.add(new Option("(leave out)", ""));
+  choice.add(new Option("(cannot tell)", ""));
   choice.addEventListener("change", () => choice.classList.add("changed"));
   choice.hidden = false;
 }
