@@ -2,8 +2,8 @@
 Five labels, and the rest of the folder teaches
 ===============================================
 
-Labels are expensive, images are not. :class:`~ledl.SemiSupervisedClassifier` learns from a
-few labelled images and from all others without labels.
+Labels are expensive, images are not. :class:`~ledl.SemiSupervisedClassifier` learns
+from a few labelled images and from all others without labels.
 """
 
 # %%
@@ -44,8 +44,8 @@ for method, found in zip(
 # %%
 # Who carried an answer?
 # ----------------------
-# An answer is a sum over the labelled images: labels spread from image to image over near
-# ones. Here is the least sure answer, with the labelled images that it came from.
+# An answer is a sum over the labelled images: labels spread from image to image over
+# near ones. Here is the least sure answer, with the labelled images that it came from.
 
 sure = model.label_distributions_.max(axis=1)
 doubtful = unknown[np.argmin(sure[unknown])]
@@ -56,8 +56,8 @@ print(explanation)
 # Images that are no digit
 # ------------------------
 # Labels reach images far away from all labelled ones less. So
-# :class:`~ledl.RejectingClassifier` finds images that are of no known class. Here the digits
-# 7, 8 and 9 have no label, but their images are in the folder.
+# :class:`~ledl.RejectingClassifier` finds images that are of no known class. Here the
+# digits 7, 8 and 9 have no label, but their images are in the folder.
 
 few = np.where(y < 7, y, -1)
 rejecting = ledl.RejectingClassifier(

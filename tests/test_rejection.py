@@ -279,8 +279,12 @@ def test_a_semi_supervised_classifier_rejects_by_its_reach(steps, digits, partly
         scaled = clone(step).fit(X).transform(new)
     inner = model.estimator_[-1]
     np.testing.assert_array_equal(model.judged_, np.flatnonzero(y >= 0))
-    usual = inner.hidden_reach_
-    wanted = [(np.sum(usual <= one) + 1) / (len(usual) + 1) for one in inner.reach(scaled)]
+    usual, usual_isolation = inner.hidden_reach_.T
+    reach, isolation = inner.reach_(scaled).T
+    np.testing.assert_array_equal(reach, inner.reach(scaled))
+    excess = np.maximum(isolation - usual_isolation.max(), 0) / usual_isolation.std()
+    novelty = excess - reach / usual.std()
+    wanted = [(np.sum(-usual / usual.std() >= one - 1e-9) + 1) / (len(usual) + 1) for one in novelty]
     np.testing.assert_allclose(model.p_values(new), wanted)
     # The answers are those of the semi-supervised model.
     np.testing.assert_array_equal(model.cv_scores_, inner.hidden_scores_[np.argsort(inner.hidden_rows_)])
@@ -297,6 +301,14 @@ def test_labels_reach_samples_of_unknown_classes_less(digits, partly):
     alone = RejectingClassifier(SRCClassifier()).fit(X[y >= 0], y[y >= 0])
     found = roc_auc_score(truth >= 5, model.novelty(new))
     assert found > roc_auc_score(truth >= 5, alone.novelty(new)) + 0.03
+    # Samples that are like no digit at all: shuffled pixels, noise, a chessboard.
+    rng = np.random.default_rng(0)
+    aliens = [
+        *rng.permuted(new[:20], axis=1),
+        *rng.integers(17, size=(20, 64)),
+        np.indices((8, 8)).sum(0).ravel() % 2,
+    ]
+    assert (model.p_values(np.array(aliens, dtype=float)) < 0.05).all()
     any_classifier = RejectingClassifier(SemiSupervisedClassifier(LogisticRegression(), random_state=0)).fit(
         X, y
     )

@@ -242,7 +242,17 @@ def test_reach_is_what_the_dense_equations_say(digits, fitted):
     wanted = mass / np.sqrt(sums) * sums.sum() / np.sqrt(sums[labelled]).sum()
     np.testing.assert_allclose(near.values, wanted, rtol=0.01, atol=0.01)
     assert len(fitted.hidden_reach_) == len(fitted.hidden_rows_) == (partly >= 0).sum()
-    assert fitted.reach(np.full((1, 64), 16.0))[0] < np.quantile(fitted.reach(X), 0.9)
+    # The isolation, by brute force in the space of all features.
+    roots = np.sqrt(X[:3]) / np.linalg.norm(np.sqrt(X[:3]), axis=1, keepdims=True) - near.mean
+    lengths = np.linalg.norm(near.points - (roots @ near.axes)[:, None], axis=2)
+    outside = (roots**2).sum(axis=1) - ((roots @ near.axes) ** 2).sum(axis=1)
+    for i in range(3):
+        own = np.argsort(lengths[i])[:10]
+        weights = np.exp(-(lengths[i, own] ** 2) / (lengths[i, own[-1]] * near.scales[own]))
+        wanted = np.sqrt(lengths[i, own[-1]] ** 2 + outside[i]) / np.average(
+            near.distances[own], weights=weights
+        )
+        assert near(X[i : i + 1])[0, 1] == pytest.approx(wanted, rel=1e-3)
 
 
 def test_junk_does_not_poison(digits):
@@ -281,6 +291,7 @@ def test_everything_labelled_is_supervised(digits):
     known = partly >= 0
     with pytest.warns(UserWarning, match="Every sample has a label"):
         model = SemiSupervisedClassifier(LDA).fit(X[known], y[known])
+    assert len(model.hidden_rows_) == 50  # so that its accuracy is known
     np.testing.assert_array_equal(model.predict(X), clone(LDA).fit(X[known], y[known]).predict(X))
 
 

@@ -64,8 +64,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
-    For a `SemiSupervisedClassifier` the novelty is minus its `reach`: a sample is rejected if less of the
-    labels reaches it than reached nearly all samples whose labels were hidden. These are its judged samples.
+    For a `SemiSupervisedClassifier` the novelty is minus its `reach`, standardised: a sample is rejected if
+    less of the labels reaches it than reached nearly all samples whose labels were hidden. These are its judged
+    samples. A sample that is farther from its neighbours than any of them is new, too.
 
     Parameters
     ----------
@@ -100,8 +101,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Rows of the training samples that were judged in cross-validation.
 
     evidence_ : ndarray of shape (n_judged, 2)
-        Concentration and residual of these samples. For a `SemiSupervisedClassifier` it is their reach, of
-        shape (n_judged, 1).
+        Concentration and residual of these samples. For a `SemiSupervisedClassifier`, its `hidden_reach_`.
 
     cv_scores_ : ndarray of shape (n_judged, n_classes)
         Scores of these samples, by models that have not seen them.
@@ -181,7 +181,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if isinstance(semi, SemiSupervisedClassifier):
             order = np.argsort(semi.hidden_rows_)
             judged, scores = semi.hidden_rows_[order], semi.hidden_scores_[order]
-            evidence = semi.hidden_reach_[order, None]
+            evidence = semi.hidden_reach_[order]
             if not len(judged):
                 raise ValueError(TOO_FEW)
         else:
@@ -319,10 +319,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _unlikeness(self, evidence: Array) -> Array:
         mean, spread = self.evidence_.mean(axis=0), self.evidence_.std(axis=0)
-        unlike = (evidence - mean) / np.where(spread > 0, spread, 1)
-        if unlike.shape[1] == 1:  # the reach
-            return -unlike[:, 0]
-        return (unlike * [-1, 1])[:, MEASURES[self.measure]].sum(axis=1)
+        spread = np.where(spread > 0, spread, 1)
+        unlike = (evidence - mean) / spread * [-1, 1]
+        if isinstance(our_parts(self.estimator_).classifier, SemiSupervisedClassifier):
+            excess = np.maximum(evidence[:, 1] - self.evidence_[:, 1].max(), 0)
+            return unlike[:, 0] + excess / spread[1]
+        return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     @available_if(_has_scores)
     def decision_function(self, X: Array) -> Array:
@@ -410,12 +412,14 @@ def our_parts(estimator: Any) -> Parts:
 def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline.
 
-    A semi-supervised classifier has probabilities and the reach (n, 1) instead.
+    A semi-supervised classifier has probabilities, and reach and isolation, instead.
     """
     parts = our_parts(estimator)
     model, X = parts.classifier, parts.transform(X)
     if isinstance(model, SemiSupervisedClassifier):
-        return model.predict_proba(X), model.reach(X)[:, None]
+        return model.predict_proba(X), model.reach_(
+            to_host(check_samples(model, X)), model.device, model.n_jobs
+        )
     X = check_samples(model, X)
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
 

@@ -122,24 +122,48 @@ class LabelGraph:
 
 @dataclass(frozen=True, eq=False)
 class ReachMap:
-    """How far labels reach: the samples in the directions of their largest variance, as NumPy arrays."""
+    """How near new samples are to labels, and to any samples at all, as NumPy arrays."""
 
     features: FeatureMap
     mean: Array  # (d,)
     axes: Array  # (d, r)
     points: Array  # (n, r)
     scales: Array  # (n,)
+    distances: Array  # (n,): the distance of the k-th neighbour, with what lies outside the directions
     values: Array  # (n,): the reach of each sample
     n_neighbors: int
 
     def __call__(self, X: Array, device: str | None = None, n_jobs: int | None = None) -> Array:
-        """Return the reach of new samples: as labels spread, it is the weighted mean of their neighbours'."""
-        Z = map_features(X, self.features, self.mean, self.axes, device)
-        points, scales = as_array(self.points, Z), as_array(self.scales, Z)
-        with one_blas_thread():
-            index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
-        weights = to_host(similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index]))
-        return np.average(self.values[to_host(index)], axis=1, weights=weights + np.finfo(np.float32).tiny)
+        """Return the reach and the isolation of new samples, (m, 2).
+
+        As labels spread, the reach of a sample is the weighted mean of its neighbours'. The isolation is the
+        distance of its k-th neighbour, relative to the same of its neighbours: about 1 is usual.
+        """
+        axes, mean = place(self.axes, device), place(self.mean, device)
+        points, scales = as_array(self.points, axes), as_array(self.scales, axes)
+        found = []
+        with one_blas_thread(), float32_products("full", device):
+            for first in range(0, len(X), ROWS):
+                block = place(np.asarray(X[first : first + ROWS], dtype=np.float32), device)
+                centred = self.features(block) - mean
+                Z = centred @ axes
+                index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
+                weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index])
+                distances = to_host(distances_of_last(centred, Z, squared[:, -1]))
+                index, weights = to_host(index), to_host(weights) + np.finfo(np.float32).tiny
+                usual = np.average(self.distances[index], axis=1, weights=weights)
+                isolation = distances / np.where(usual > 0, usual, 1)
+                found.append(
+                    np.stack([np.average(self.values[index], axis=1, weights=weights), isolation], axis=1)
+                )
+        return np.concatenate(found)
+
+
+def distances_of_last(centred: Array, Z: Array, squared: Array) -> Array:
+    """Return distances (n,) of neighbours that have these squared ones in Z, with what Z lacks of samples."""
+    xp = namespace(Z)
+    outside = xp.sum(centred * centred, axis=1) - xp.sum(Z * Z, axis=1)
+    return xp.sqrt(xp.clip(outside, 0, None) + squared)
 
 
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
@@ -235,8 +259,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     hidden_scores_ : ndarray of shape (n_hidden, n_classes)
         Their scores, by the chosen method without their labels.
 
-    hidden_reach_ : ndarray of shape (n_hidden,)
-        Their `reach` without their labels.
+    hidden_reach_ : ndarray of shape (n_hidden, 2)
+        Their `reach` without their labels, and their isolation: the distance of their k-th neighbour, relative
+        to the same of their neighbours.
 
     expected_accuracy_ : float or None
         Accuracy to expect, from hidden labels, without the luck of the best of several. See `LEDLClassifierCV`.
@@ -360,7 +385,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         labelled = np.flatnonzero(y >= 0)
         labels, folds = y[labelled], default_folds(y[labelled], fold_seed)
         if len(labelled) == len(X):
-            methods, folds = ["supervised"], []
+            methods = ["supervised"]
             warnings.warn(
                 "Every sample has a label, so there is nothing else to learn from. The model is the supervised "
                 "classifier alone.",
@@ -392,7 +417,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             logger.info("Method %r: answers for all samples", choice.method)
             guesses = supervised_scores(fitted, X)
             found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
-            reached = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
+            values = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
         graph = None if found is None else self._record(space, found, y, rows)
         scores = np.asarray(guesses if graph is None else log_shares(graph.F), dtype=np.float64)
         probabilities = softmax(choice.factor * scores, axis=1)
@@ -415,7 +440,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             label_distributions_=probabilities[copy_of],
             labelled_rows_=rows[labelled],
             method_=choice.method,
-            reach_=self._reach_map(space, reached),
+            reach_=self._reach_map(space, values),
             temperature_=choice.factor,
             transduction_=classes[probabilities.argmax(axis=1)][copy_of],
         )
@@ -435,15 +460,16 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def _space(self, X: Array) -> Space:
         """Return the directions of the largest variance, the samples there, and their graph."""
         features = FeatureMap(float(self.power), True)
-        Z = place(np.asarray(X, dtype=np.float32), self.device)
-        Z = features(Z)
-        mean = namespace(Z).mean(Z, axis=0)
-        Z = Z - mean
-        axes = principal_axes(Z, min(self.n_components, max(len(Z) // 3, FEW_AXES)))
-        Z = Z @ axes
-        xp = namespace(Z)
+        centred = features(place(np.asarray(X, dtype=np.float32), self.device))
+        xp = namespace(centred)
+        mean = xp.mean(centred, axis=0)
+        centred = centred - mean
+        axes = principal_axes(centred, min(self.n_components, max(len(X) // 3, FEW_AXES)))
+        Z = centred @ axes
         products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
-        return Space(features, mean, axes, Z, products, Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs)))
+        graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs))
+        distances = distances_of_last(centred, Z, graph.scales**2)
+        return Space(features, mean, axes, Z, products, graph, distances)
 
     def _k(self, n: int) -> int:
         return min(self.n_neighbors, n - 1)
@@ -510,10 +536,14 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         accuracies = np.array([one.hits.mean() for one in verdicts])
         losses = np.array([one.losses.mean() for one in verdicts])
         best = int(np.lexsort((losses, -accuracies))[0])
-        S = space.graph.matrix()
-        reached = [
-            to_host(reach(space.graph, S, as_array(labelled[train], space.Z), self.alpha)) for train, _ in folds
-        ]
+        graph, S, distances = space.graph, space.graph.matrix(), to_host(space.distances)
+        weights = to_host(graph.weights) + np.finfo(np.float32).tiny
+        usual = np.average(distances[to_host(graph.neighbours)], axis=1, weights=weights)
+        isolation = distances / np.where(usual > 0, usual, 1)
+        reached = []
+        for train, test in folds:
+            values = to_host(reach(graph, S, as_array(labelled[train], space.Z), self.alpha))
+            reached.append(np.stack([values, isolation], axis=1)[labelled[test]])
         expected = expected_accuracy(verdicts, "accuracy", hidden, seed)
         n_trained = sum(len(train) for train, _ in folds) / len(folds)
         return Choice(
@@ -521,7 +551,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             verdicts[best].factor,
             hidden,
             scores[best],
-            np.concatenate([one[labelled[test]] for one, (_, test) in zip(reached, folds, strict=True)]),
+            np.concatenate(reached),
             {"method": np.array(methods), "accuracy": accuracies, "log_loss": losses},
             expected,
             cv_interval(expected, len(hidden), n_trained),
@@ -530,8 +560,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def _reach_map(self, space: Space, values: Array) -> ReachMap:
         """Return the record of `reach`, on the host."""
         mean, axes, points = to_host(space.mean), to_host(space.axes), to_host(space.Z)
-        scales, k = to_host(space.graph.scales), space.graph.neighbours.shape[1]
-        return ReachMap(space.features, mean, axes, points, scales, values, k)
+        scales, distances = to_host(space.graph.scales), to_host(space.distances)
+        k = space.graph.neighbours.shape[1]
+        return ReachMap(space.features, mean, axes, points, scales, distances, values, k)
 
     def _record(self, space: Space, found: Spread, y: Array, rows: Array) -> LabelGraph:
         """Return the labels that were spread, and their graph, on the host, for predictions."""
@@ -592,7 +623,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         reach : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        return self.reach_(to_host(check_samples(self, X)), self.device, self.n_jobs)
+        return self.reach_(to_host(check_samples(self, X)), self.device, self.n_jobs)[:, 0]
 
     def predict(self, X: Array) -> Array:
         """Return the most probable class of each sample.
@@ -619,6 +650,7 @@ class Space(NamedTuple):
     Z: Array  # (n, r)
     products: Array  # Z'Z / n in float64
     graph: Graph
+    distances: Array  # (n,): see `ReachMap`
 
 
 class Choice(NamedTuple):
@@ -628,7 +660,7 @@ class Choice(NamedTuple):
     factor: float
     hidden: Array = np.array([], dtype=int)  # numbers of the labelled samples that were hidden
     scores: Array = None  # (n_hidden, c)
-    reach: Array = np.array([])  # (n_hidden,)
+    reach: Array = np.empty((0, 2))  # (n_hidden, 2): reach and isolation
     results: dict[str, Array] = {}  # noqa: RUF012  (never changed)
     expected: float | None = None
     interval: tuple[float, float] = (0.0, 1.0)

@@ -321,6 +321,19 @@ def test_results_that_no_cell_gives_are_not_believed(tmp_path, change):
     assert not is_result({})
 
 
+@pytest.mark.parametrize("method", ["ledl-semi", "label-spreading"])
+@pytest.mark.parametrize("unlabelled", ["all", "half"])
+def test_semi_supervised_results_are_found_again_and_checked(tmp_path, method, unlabelled):
+    cell = Cell("digits", method, 0, "cv", 2, unlabelled=unlabelled)
+    store, result = Store(tmp_path), {**run_cell(cell), "seconds": 1.0}
+    store.put(cell.identity, result)
+    assert store.get_checked(cell)["accuracy"] == result["accuracy"]
+    entry = json.loads(the_file(tmp_path).read_text())
+    for change in ({"accuracy": result["accuracy"] / 2}, {"settings": {"alpha": 3}}):
+        the_file(tmp_path).write_text(json.dumps({**entry, "result": {**entry["result"], **change}}))
+        assert store.get_checked(cell) is None
+
+
 def test_the_first_result_stays(tmp_path):
     store = Store(tmp_path)
     for seconds in (1.0, 2.0):

@@ -148,10 +148,7 @@ def test_pipelines_and_rejection_are_explained(wrap, digits, tmp_path):
     assert_array_equal(found.probabilities, model.predict_proba(X[N : N + 1])[0])
     if wrap is RejectingClassifier:
         assert found.p_value == model.p_values(X[N : N + 1])[0]
-        assert_array_equal(
-            explain(SRCClassifier().fit(X[:N][labels != -1], labels[labels != -1]), X[N]).residual,
-            found.residual,
-        )
+        assert_array_equal([found.reach, found.isolation], model.estimator_.reach_(X[N : N + 1])[0])
     save(model, tmp_path / "model.ledl")
     for again in (load(tmp_path / "model.ledl"), pickle.loads(pickle.dumps(model))):
         assert_array_equal(explain(again, X[N]).contributions, found.contributions)
@@ -213,6 +210,10 @@ def test_labels_that_spread_need_no_atoms(digits):
     found = explain(model, X[N])
     assert found.concentration is None
     assert "Concentration" not in page(found)
+    rejecting = RejectingClassifier(model).fit(X[:N], labels)
+    found = explain(rejecting, X[N])
+    assert found.reach == pytest.approx(rejecting.estimator_.reach(X[N : N + 1])[0])
+    assert "Reach" in page(found)
 
 
 def test_the_page_shows_labelled_images_and_neighbours(fitted, digits):

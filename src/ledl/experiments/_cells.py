@@ -31,6 +31,7 @@ from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
 from ledl.methods import METHODS, SEMI_SUPERVISED, SUPERVISED, Settings
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
+from ledl.semi_supervised import METHODS as WAYS
 from ledl.semi_supervised import SemiSupervisedClassifier
 
 # Test samples whose labels at a looser duality gap are compared with those at the default.
@@ -517,16 +518,23 @@ def is_result(result: Any) -> bool:
 def fits(result: Mapping[str, Any], cell: Cell) -> bool:
     """Return whether a result can be of this cell: its settings, and its accuracy by the true labels."""
     _, test = split(cell.dataset, cell.n_per_class, cell.seed)
+    method, settings = METHODS[cell.method], result["settings"]
+    if method.unlabelled:
+        if cell.unlabelled == "half":
+            _, test = halves(test, cell.seed)
+        grid = {"method": WAYS} if cell.method == "ledl-semi" else method.grid_for(cell.select)
+        if settings.keys() != grid.keys() or any(settings[name] not in grid[name] for name in grid):
+            return False
+    else:
+        try:
+            model = METHODS[method.chooses_for or cell.method].make(settings)
+            for step in getattr(model, "named_steps", {"": model}).values():
+                step._validate_params()
+        except (ValueError, TypeError):
+            return False
     true, known = load_dataset(cell.dataset).target[test], cell.known_settings
-    method = METHODS[METHODS[cell.method].chooses_for or cell.method]
-    try:
-        model = method.make(result["settings"])
-        for step in getattr(model, "named_steps", {"": model}).values():
-            step._validate_params()
-    except (ValueError, TypeError):
-        return False
     return (
-        (not known or as_json(known) == result["settings"])
+        (method.unlabelled or not known or as_json(known) == settings)
         and len(test) == result["n_test"]
         and bool(abs(np.mean(true == result["predicted"]) - result["accuracy"]) < 1e-9)
     )

@@ -132,6 +132,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "axes": "floats d r",
         "points": "floats n r",
         "scales": "floats n",
+        "distances": "floats n",
         "values": "floats n",
         "n_neighbors": [COUNT],
     },
@@ -510,8 +511,7 @@ def check_other(model: Any, names: set[str]) -> None:
                 "its classes are not the classes of its classifier",
             )
             checked_label(model.reject_label_, classes)
-            is_semi = isinstance(parts_of(model).classifier, SemiSupervisedClassifier)
-            expect(sizes["e"] == (1 if is_semi else 2), "there must be two measures of evidence, or one reach")
+            expect(sizes["e"] == 2, "there must be two measures of evidence")
             expect(bool(np.isin(model.cv_predictions_, classes).all()), "its predictions are no classes")
             places = model.judged_
             expect(places[0] >= 0 and bool((np.diff(places) > 0).all()), "its judged samples are not in order")
@@ -558,7 +558,7 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
     for name in ("hidden_rows_", "hidden_scores_", "hidden_reach_"):
         expect(hasattr(model, name), f"it has no {name}")
     if len(model.hidden_rows_):
-        hidden = {"hidden_rows_": "integers h", "hidden_scores_": "floats h c", "hidden_reach_": "floats h"}
+        hidden = {"hidden_rows_": "integers h", "hidden_scores_": "floats h c", "hidden_reach_": "floats h e"}
         check_fields(model, hidden, sizes)
     for rows in (model.labelled_rows_, model.hidden_rows_):
         expect(bool((rows >= 0).all() and (rows < n_rows).all()), "there are no such rows")
