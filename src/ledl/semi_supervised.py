@@ -70,6 +70,8 @@ SAMPLES_TO_CHOOSE = 20_000
 FEW_AXES = 32
 # Rows whose features are in memory at a time.
 ROWS = 4096
+# A weight of neighbours that are all too far to have any.
+TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +152,10 @@ class ReachMap:
                 index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
                 weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index])
                 distances = to_host(distances_of_last(centred, Z, squared[:, -1]))
-                index, weights = to_host(index), to_host(weights) + np.finfo(np.float32).tiny
-                usual = np.average(self.distances[index], axis=1, weights=weights)
-                isolation = distances / np.where(usual > 0, usual, 1)
-                found.append(
-                    np.stack([np.average(self.values[index], axis=1, weights=weights), isolation], axis=1)
-                )
+                index, weights = to_host(index), to_host(weights) + TINY
+                reached = np.average(self.values[index], axis=1, weights=weights)
+                isolation = relative(distances, index, weights, self.distances)
+                found.append(np.stack([reached, isolation], axis=1))
         return np.concatenate(found)
 
 
@@ -164,6 +164,13 @@ def distances_of_last(centred: Array, Z: Array, squared: Array) -> Array:
     xp = namespace(Z)
     outside = xp.sum(centred * centred, axis=1) - xp.sum(Z * Z, axis=1)
     return xp.sqrt(xp.clip(outside, 0, None) + squared)
+
+
+def relative(distances: Array, index: Array, weights: Array, others: Array | None = None) -> Array:
+    """Return distances, relative to the weighted mean of those of the neighbours: 1 is usual."""
+    others = distances if others is None else others
+    usual = np.average(others[index], axis=1, weights=weights + TINY)
+    return distances / np.where(usual > 0, usual, 1)
 
 
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
@@ -402,20 +409,21 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         logger.info("Supervised learning from %d labels of %d classes", len(labels), len(classes))
         unfitted = self._supervised(start_seed, folds)
         fitted = clone(unfitted).fit(X[labelled], classes[labels])
+        logger.info("Neighbours of %d samples", len(X))
+        space = self._space(X)
+        if not folds:
+            choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
+        elif len(X) <= SAMPLES_TO_CHOOSE:
+            choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
+        else:
+            others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
+            part = np.sort(np.concatenate([labelled, others[: max(0, SAMPLES_TO_CHOOSE - len(labelled))]]))
+            choice = self._choose(
+                methods, self._space(X[part]), X[part], y[part], folds, unfitted, fitted, fold_seed
+            )
+        logger.info("Method %r: answers for all samples", choice.method)
+        guesses = supervised_scores(fitted, X)
         with one_blas_thread(), float32_products("full", self.device):
-            logger.info("Neighbours of %d samples", len(X))
-            space = self._space(X)
-            if not folds:
-                choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
-            elif len(X) <= SAMPLES_TO_CHOOSE:
-                choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
-            else:
-                others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
-                part = np.sort(np.concatenate([labelled, others[: SAMPLES_TO_CHOOSE - len(labelled)]]))
-                part_space = self._space(X[part])
-                choice = self._choose(methods, part_space, X[part], y[part], folds, unfitted, fitted, fold_seed)
-            logger.info("Method %r: answers for all samples", choice.method)
-            guesses = supervised_scores(fitted, X)
             found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
             values = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
         graph = None if found is None else self._record(space, found, y, rows)
@@ -460,14 +468,16 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def _space(self, X: Array) -> Space:
         """Return the directions of the largest variance, the samples there, and their graph."""
         features = FeatureMap(float(self.power), True)
-        centred = features(place(np.asarray(X, dtype=np.float32), self.device))
-        xp = namespace(centred)
-        mean = xp.mean(centred, axis=0)
-        centred = centred - mean
-        axes = principal_axes(centred, min(self.n_components, max(len(X) // 3, FEW_AXES)))
-        Z = centred @ axes
-        products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
-        graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs))
+        with float32_products("full", self.device):
+            centred = features(place(np.asarray(X, dtype=np.float32), self.device))
+            xp = namespace(centred)
+            mean = xp.mean(centred, axis=0)
+            centred = centred - mean
+            axes = principal_axes(centred, min(self.n_components, max(len(X) // 3, FEW_AXES)))
+            Z = centred @ axes
+            products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
+            with one_blas_thread():
+                graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs))
         distances = distances_of_last(centred, Z, graph.scales**2)
         return Space(features, mean, axes, Z, products, graph, distances)
 
@@ -527,23 +537,21 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             found = self._answer(space, method, guesses[number], partly)
             return guesses[number][hidden] if found is None else log_shares(to_host(found.F)[hidden])
 
-        guesses = map_in_threads(guess, range(len(folds)), threads)
         tasks = [(number, method) for method in methods for number in range(len(folds))]
-        parts = map_in_threads(find_hidden, tasks, threads)
+        graph, S, reached = space.graph, space.graph.matrix(), []
+        isolation = relative(to_host(space.distances), to_host(graph.neighbours), to_host(graph.weights))
+        with one_blas_thread(), float32_products("full", self.device):
+            guesses = map_in_threads(guess, range(len(folds)), threads)
+            parts = map_in_threads(find_hidden, tasks, threads)
+            for train, test in folds:
+                values = to_host(reach(graph, S, as_array(labelled[train], space.Z), self.alpha))
+                reached.append(np.stack([values, isolation], axis=1)[labelled[test]])
         hidden = np.concatenate([test for _, test in folds])
         scores = [np.concatenate(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
         verdicts = [judge(one, labels[hidden]) for one in scores]
         accuracies = np.array([one.hits.mean() for one in verdicts])
         losses = np.array([one.losses.mean() for one in verdicts])
         best = int(np.lexsort((losses, -accuracies))[0])
-        graph, S, distances = space.graph, space.graph.matrix(), to_host(space.distances)
-        weights = to_host(graph.weights) + np.finfo(np.float32).tiny
-        usual = np.average(distances[to_host(graph.neighbours)], axis=1, weights=weights)
-        isolation = distances / np.where(usual > 0, usual, 1)
-        reached = []
-        for train, test in folds:
-            values = to_host(reach(graph, S, as_array(labelled[train], space.Z), self.alpha))
-            reached.append(np.stack([values, isolation], axis=1)[labelled[test]])
         expected = expected_accuracy(verdicts, "accuracy", hidden, seed)
         n_trained = sum(len(train) for train, _ in folds) / len(folds)
         return Choice(
