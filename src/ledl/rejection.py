@@ -36,6 +36,10 @@ TOO_FEW = (
     "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
     "needs two. Add a sample."
 )
+NONE_HIDDEN = (
+    "SemiSupervisedClassifier could hide no label, so no sample can be judged. It needs samples without a "
+    "label, and two labels of some class."
+)
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
 
@@ -66,6 +70,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     For a `SemiSupervisedClassifier` the novelty is minus its `reach`: a sample is rejected if less of the
     labels reaches it than reached nearly all samples whose labels were hidden. These are its judged samples.
+    It knows samples of no class by others like them among the samples without labels, and by nothing else.
 
     Parameters
     ----------
@@ -183,7 +188,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             judged, scores = semi.hidden_rows_[order], semi.hidden_scores_[order]
             evidence = semi.hidden_reach_[order, None]
             if not len(judged):
-                raise ValueError(TOO_FEW)
+                raise ValueError(NONE_HIDDEN)
         else:
             check_classification_targets(y)
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
@@ -306,8 +311,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        evidence : ndarray of shape (n_samples, 2)
-            Concentration and residual of the samples.
+        evidence : ndarray of shape (n_samples, 2) or (n_samples, 1)
+            Concentration and residual of the samples, or their reach, as in `evidence_`.
 
         Returns
         -------
