@@ -31,8 +31,8 @@ from ledl.solvers.compiled import find
 MAX_STEPS = 300
 # The mean confidence of guesses, and on how many rows it is measured.
 CONFIDENCE, SOME_ROWS = 0.9, 4096
-# Less than any share that matters, and less than any sum of weights that does.
-TINY, LEAST_SUM = 1e-12, 1e-30
+# Less than any share that matters, and than any amount that does.
+TINY, LEAST = 1e-12, 1e-30
 # Numbers in a block of distances: small enough for a processor's cache, large enough for fast products.
 BLOCK = {"host": 2**21, "device": 2**28}
 
@@ -119,7 +119,7 @@ class Graph(NamedTuple):
         weights = similarity(squared, scales, scales[index])
         ones = xp.ones((len(Z), 1), dtype=Z.dtype, device=Z.device)
         sums = (both_ways(index, weights) @ ones)[:, 0]
-        return cls(index, weights, scales, xp.clip(sums, LEAST_SUM, None))
+        return cls(index, weights, scales, xp.clip(sums, LEAST, None))
 
     def matrix(self) -> Any:
         """Return S, a sparse matrix, with S = G^-1/2 (W + W') G^-1/2 and the row sums G."""
@@ -305,5 +305,5 @@ def log_shares(F: Array) -> Array:
     """Return log(f_j / sum f) of each row, however small. A row that nothing has reached has equal shares."""
     xp = namespace(F)
     sums = xp.sum(F, axis=1, keepdims=True)
-    F = F / xp.where(sums > 0, sums, xp.ones_like(sums)) + TINY
+    F = F + xp.clip(TINY * sums, LEAST, None)
     return xp.log(F / xp.sum(F, axis=1, keepdims=True))
