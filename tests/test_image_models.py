@@ -280,7 +280,7 @@ def test_predicted_labels_are_text_whatever_the_classes_are(folder):
         {"cv_interval": (0.5, 0.6)},
         {"files": np.zeros(18)},
         {"made": 5},
-        {"unlabelled": ["a"]},
+        {"unlabelled": [5]},
         {"unlabelled": np.zeros(3)},
     ],
     ids=lambda changed: next(iter(changed)),
@@ -318,7 +318,7 @@ def test_unlabelled_images_teach(folder):
     assert "Labelled 12, unlabelled 24: these teach, too." in reported
     record, files = trained.record, [said.path for said in trained.answers]
     names = [os.path.relpath(file, known) for file in files]
-    assert record.unlabelled_names == names
+    assert record.unlabelled == names
     assert not {*names} & {*record.files}
     X = trained.extractor.transform([*(known / name for name in record.files), *files])
     model = ledl.SemiSupervisedClassifier(ledl.CRCClassifier(), random_state=0)
