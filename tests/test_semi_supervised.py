@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.ensemble import VotingClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ledl import CRCClassifier, LEDLClassifier, LEDLClassifierCV, SemiSupervisedClassifier
@@ -144,6 +147,8 @@ def test_default_estimator_is_ledl(digits):
         RidgeClassifier(),
         make_pipeline(MinMaxScaler(), LogisticRegression()),
         GridSearchCV(LDA, {"shrinkage": [0.3, 0.6]}),
+        RidgeClassifierCV(),
+        CalibratedClassifierCV(LDA, cv=2),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -293,6 +298,17 @@ def test_everything_labelled_is_supervised(digits):
         model = SemiSupervisedClassifier(LDA).fit(X[known], y[known])
     assert len(model.hidden_rows_) == 50  # so that its accuracy is known
     np.testing.assert_array_equal(model.predict(X), clone(LDA).fit(X[known], y[known]).predict(X))
+    with pytest.warns(UserWarning, match="Every sample has a label"):
+        model = SemiSupervisedClassifier(random_state=0).fit(X[known], y[known])
+    np.testing.assert_array_equal(model.predict_proba(X), model.estimator_.predict_proba(X))
+
+
+def test_classifiers_without_scores_of_classes_are_refused(digits):
+    X, _, partly = digits
+    with pytest.raises(ValueError, match=r"45 columns for 10 classes.*'ovr'"):
+        SemiSupervisedClassifier(SVC(decision_function_shape="ovo")).fit(X, partly)
+    with pytest.raises(TypeError, match="VotingClassifier has neither predict_proba nor decision_function"):
+        SemiSupervisedClassifier(VotingClassifier([("lda", LDA)])).fit(X, partly)
 
 
 def test_progress_is_logged(digits, caplog):
@@ -313,6 +329,10 @@ X4 = np.array([[0.0, 1], [1, 0], [1, 1], [2, 1]])
         (X4, [1, -1, 1, -1], "one class only: 1.*-1 means that a sample has no label"),
         (X4, ["a", "b", "-1", "-1"], "text '-1'.*dtype=object"),
         (X4, [0, 1, np.nan, -1], "y has NaN or infinity.*np.where"),
+        (X4, np.array(["a", "b", np.nan, -1], dtype=object), "y has nan, which.*number -1.*fillna"),
+        (X4, np.array(["a", "b", None, -1], dtype=object), "y has None, which.*number -1"),
+        (X4, np.array(["a", 7, -1, -1], dtype=object), "both text and numbers"),
+        (X4 * 1e39, [0, 1, -1, -1], "beyond 3.4e38"),
         (np.full((4, 2), np.nan), [0, 1, -1, -1], "NaN"),
         (np.array([[0.0, 1], [0, 1], [1, 1], [2, 1]]), [0, 1, -1, -1], "Rows 0 and 1 of X are equal.*0 and 1"),
         (X4, [0, 1, -1], "inconsistent numbers"),

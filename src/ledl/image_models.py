@@ -423,7 +423,8 @@ def facts(found: ImageModel) -> dict[str, str]:
     }
     if isinstance(classifier, SemiSupervisedClassifier):
         how = WAYS[classifier.method_] + " (chosen by hidden labels)" * bool(len(classifier.hidden_rows_))
-        n = f"{len(record.unlabelled)} images; " if record.labels else ""
+        n_images = len(record.unlabelled)
+        n = f"{n_images} image{'s' if n_images != 1 else ''}; " if record.labels else ""
         described["unlabelled"] = n + how
     if record.labels:
         counts = sorted(set(Counter(record.labels).values()))
@@ -762,7 +763,9 @@ def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) 
     target = np.full(len(X), -1, dtype=object)
     target[: len(y)] = y.tolist()
     whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
-    if isinstance(model, DictionaryClassifier) and len(np.unique(y)) < len(y):
+    # Copies count once, so without these nothing can be hidden, and no image can be judged.
+    is_partly = any(row.tobytes() not in first for row in X[len(y) :])
+    if isinstance(model, DictionaryClassifier) and is_partly and len(first) > len(np.unique(y)):
         whole = RejectingClassifier(whole, reject=0.0)
     classifier = parts_of(whole.fit(X, target)).classifier
     answers, hidden = np.full(len(y), "", dtype=object), classifier.hidden_rows_

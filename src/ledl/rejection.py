@@ -36,6 +36,10 @@ TOO_FEW = (
     "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
     "needs two. Add a sample."
 )
+NONE_HIDDEN = (
+    "SemiSupervisedClassifier could hide no label, so no sample can be judged. It needs samples without a "
+    "label, and two labels of some class."
+)
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 
 
@@ -64,9 +68,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
-    For a `SemiSupervisedClassifier` the novelty is minus its `reach`, standardised: a sample is rejected if
-    less of the labels reaches it than reached nearly all samples whose labels were hidden. These are its judged
-    samples. A sample that is farther from its neighbours than any of them is new, too.
+    For a `SemiSupervisedClassifier` the two measures are the reach of the labels and the isolation of a sample,
+    both standardised, and the novelty is the larger one: little of the labels reaches the sample, or it is far
+    from its neighbours. The judged samples are those whose labels were hidden.
 
     Parameters
     ----------
@@ -183,7 +187,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             judged, scores = semi.hidden_rows_[order], semi.hidden_scores_[order]
             evidence = semi.hidden_reach_[order]
             if not len(judged):
-                raise ValueError(TOO_FEW)
+                raise ValueError(NONE_HIDDEN)
         else:
             check_classification_targets(y)
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
@@ -306,8 +310,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        evidence : ndarray of shape (n_samples, 2)
-            Concentration and residual of the samples.
+        evidence : ndarray of shape (n_samples, 2) or (n_samples, 1)
+            Concentration and residual of the samples, or their reach, as in `evidence_`.
 
         Returns
         -------
@@ -322,8 +326,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         spread = np.where(spread > 0, spread, 1)
         unlike = (evidence - mean) / spread * [-1, 1]
         if isinstance(our_parts(self.estimator_).classifier, SemiSupervisedClassifier):
-            excess = np.maximum(evidence[:, 1] - self.evidence_[:, 1].max(), 0)
-            return unlike[:, 0] + excess / spread[1]
+            return unlike.max(axis=1)
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     @available_if(_has_scores)

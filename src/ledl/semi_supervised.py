@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.multiclass import check_classification_targets
@@ -203,7 +204,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     estimator : classifier, default=None
         The supervised classifier. It needs `predict_proba` or `decision_function`. None means
         `LEDLClassifierCV`. A search over settings, such as this one, runs once; for hidden labels it takes the
-        settings that are best without them.
+        settings that are best for the other labels.
 
     methods : sequence of str, default=("learnt", "spread-learnt", "spread", "supervised")
         The answers to choose from. The first is taken where nothing can be hidden, because each class has one
@@ -429,10 +430,10 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         graph = None if found is None else self._record(space, found, y, rows)
         scores = np.asarray(guesses if graph is None else log_shares(graph.F), dtype=np.float64)
         probabilities = softmax(choice.factor * scores, axis=1)
-        if graph is not None:
-            unreached = ~graph.F.any(axis=1)
-            if unreached.any():
-                probabilities[unreached] = supervised_probabilities(fitted, X[unreached])
+        # Without hidden labels there is no better factor than the classifier's own.
+        alone = ~graph.F.any(axis=1) if graph is not None else np.full(len(X), not folds)
+        if alone.any():
+            probabilities[alone] = supervised_probabilities(fitted, X[alone])
         probabilities[labelled] = np.eye(len(classes))[labels]
         adopt(
             self,
@@ -457,11 +458,13 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def _supervised(self, seed: int, folds: list[tuple[Array, Array]]) -> Any:
         """Return the supervised classifier, unfitted, with our device, threads and seed where it has none.
 
-        A search without folds of its own gets ours, so that its results tell which settings are best without
-        one of them.
+        A search without folds of its own gets ours, so that its results tell which settings are best in the
+        others of them.
         """
         found = LEDLClassifierCV() if self.estimator is None else clone(self.estimator)
-        ours = {"device": self.device, "n_jobs": self.n_jobs, "random_state": seed, "cv": folds or None}
+        ours: dict[str, Any] = {"device": self.device, "n_jobs": self.n_jobs, "random_state": seed}
+        if folds and isinstance(found, LEDLClassifierCV | GridSearchCV | RandomizedSearchCV):
+            ours["cv"] = folds
         params = found.get_params(deep=False)
         return found.set_params(**{key: ours[key] for key in ours if key in params and params[key] is None})
 
@@ -606,6 +609,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         """
         check_is_fitted(self)
         X = to_host(check_samples(self, X))
+        if self.graph_ is None and not self.hidden_results_:
+            return supervised_probabilities(self.estimator_, X)
         if self.graph_ is None:
             return softmax(self.temperature_ * supervised_scores(self.estimator_, X), axis=1)
         reached = self.graph_.spread_to(X, self.device, self.n_jobs)
@@ -618,8 +623,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def reach(self, X: Array) -> Array:
         """Return how much of the labels reaches samples, over the graph of near samples.
 
-        It is 1 for all samples if labels are spread evenly, and less for samples that are far from all labelled
-        ones: those that may be of no known class. `RejectingClassifier` uses it.
+        It is 1 for all samples if labels are spread evenly, and less for samples of groups without labels,
+        which may be of no known class. `RejectingClassifier` uses it. A new sample has the reach of its
+        neighbours among the samples of `fit`, however far they are.
 
         Parameters
         ----------
@@ -688,6 +694,12 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
         raise ValueError(
             "y has NaN or infinity. Samples without a label have -1: use np.where(np.isnan(y), -1, y)."
         )
+    elif y.dtype.kind == "O" and not all(isinstance(one, str | Real) and one == one for one in y):
+        odd = next(one for one in y if not isinstance(one, str | Real) or one != one)
+        raise ValueError(
+            f"y has {odd!r}, which is neither text nor a number. Samples without a label have the number -1. "
+            "For a Series of pandas, use y.astype(object).fillna(-1)."
+        )
     else:
         unlabelled = np.array([type(one) is not str and one == -1 for one in y.tolist()], dtype=bool)
     X, _ = check_labelled(estimator, X, np.where(unlabelled, 0, 1))
@@ -695,6 +707,8 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
     if not len(known):
         raise ValueError("No sample has a label: all of y is -1. Label at least one sample of each class.")
     if known.dtype.kind == "O":
+        if len({isinstance(one, str) for one in known}) > 1:
+            raise ValueError("y has both text and numbers as labels. Make all labels text: '7', not 7.")
         known = np.array(known.tolist())
     check_classification_targets(known)
     classes, numbers = np.unique(known, return_inverse=True)
@@ -705,7 +719,10 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
         )
     found = np.full(len(y), -1)
     found[~unlabelled] = numbers
-    return to_host(X), found, classes
+    X = to_host(X)
+    if max(X.max(), -X.min()) > np.finfo(np.float32).max:
+        raise ValueError("X has numbers beyond 3.4e38, the largest in float32. Divide X by a large number.")
+    return X, found, classes
 
 
 def distinct_rows(X: Array) -> tuple[Array, Array]:
@@ -739,7 +756,18 @@ def supervised_scores(model: Any, X: Array) -> Array:
         return np.asarray(log_odds(record.rule, to_host(record.scores(X, model.device, model.n_jobs))))
     if hasattr(model, "predict_proba"):
         return np.log(np.maximum(model.predict_proba(X), np.finfo(np.float32).tiny))
+    if not hasattr(model, "decision_function"):
+        raise TypeError(
+            f"{type(model).__name__} has neither predict_proba nor decision_function, so it cannot say how "
+            "sure it is. Give another classifier as estimator."
+        )
     scores = np.asarray(model.decision_function(X))
+    if scores.ndim == 2 and scores.shape[1] != len(model.classes_):
+        raise ValueError(
+            f"decision_function of {type(model).__name__} has {scores.shape[1]} columns for "
+            f"{len(model.classes_)} classes. It must have one for each class: of an SVC, set "
+            "decision_function_shape='ovr'."
+        )
     return np.stack([-scores, scores], axis=1) / 2 if scores.ndim == 1 else scores
 
 

@@ -113,7 +113,9 @@ def test_images_are_sorted_reviewed_and_shown(fitted, tmp_path):
     assert len(rows) == 7
     assert sure == sorted(sure)
     assert sum(len(files) for _, _, files in os.walk(tmp_path / "sorted")) == 300
-    assert "tested with a model that did not know its label" in (tmp_path / "p.html").read_text("utf-8")
+    page = (tmp_path / "p.html").read_text("utf-8")
+    assert "tested with a model that did not know its label" in page
+    assert "--labels corrected.csv --unlabelled MORE" in page
 
 
 def test_a_page_names_the_images_that_carried_an_answer(fitted, tmp_path):
@@ -149,6 +151,18 @@ def test_copies_alone_teach_nothing(digits, tmp_path):
     assert "nothing else to learn from" in done.stderr
     assert "for labelled images while their labels were hidden" in done.stdout
     assert [row["label"] for row in rows_of((tmp_path / "t.csv").read_text())] == ["0"]
+
+
+def test_labelled_copies_alone_hide_nothing(digits, tmp_path):
+    for label in ("0", "1"):
+        place = tmp_path / "photos" / label
+        place.mkdir(parents=True)
+        file = sorted((digits / "photos" / label).iterdir())[0]
+        for name in ("a.png", "b.png"):
+            shutil.copy(file, place / name)
+    done = run("fit", tmp_path / "photos", "--unlabelled", digits / "more", "-o", tmp_path / "m.ledl", *FAST)
+    assert done.returncode == 0, done.stderr
+    assert "Accuracy:   not known" in done.stdout
 
 
 def test_the_table_is_read_back_with_corrections_and_blanks(fitted, tmp_path):

@@ -138,10 +138,11 @@ def test_the_class_that_is_asked_about_shows_its_labelled_samples(fitted, digits
         explain(fitted, X[N], against=plain.predicted)
 
 
+@pytest.mark.parametrize("method", ["spread", "supervised"])
 @pytest.mark.parametrize("wrap", [make_pipeline, RejectingClassifier], ids=["pipeline", "rejecting"])
-def test_pipelines_and_rejection_are_explained(wrap, digits, tmp_path):
+def test_pipelines_and_rejection_are_explained(wrap, method, digits, tmp_path):
     X, _, labels = digits
-    inner = SemiSupervisedClassifier(SRCClassifier(), methods=["spread"], random_state=0)
+    inner = SemiSupervisedClassifier(SRCClassifier(), methods=[method], random_state=0)
     steps = (StandardScaler(), inner) if wrap is make_pipeline else (inner,)
     model = wrap(*steps).fit(X[:N], labels)
     found = explain(model, X[N])
@@ -149,6 +150,7 @@ def test_pipelines_and_rejection_are_explained(wrap, digits, tmp_path):
     if wrap is RejectingClassifier:
         assert found.p_value == model.p_values(X[N : N + 1])[0]
         assert_array_equal([found.reach, found.isolation], model.estimator_.reach_(X[N : N + 1])[0])
+        assert f"{100 * found.p_value:.2g} % of the training samples fit" in page(found)
     save(model, tmp_path / "model.ledl")
     for again in (load(tmp_path / "model.ledl"), pickle.loads(pickle.dumps(model))):
         assert_array_equal(explain(again, X[N]).contributions, found.contributions)

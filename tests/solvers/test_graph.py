@@ -93,6 +93,26 @@ def test_equal_samples_have_the_weight_one():
     assert np.isfinite(graph.matrix().toarray()).all()
 
 
+def test_samples_far_from_tight_clusters_do_no_harm():
+    """Their weights are 0 in float32, and so is the sum of these, by which the graph divides."""
+    rng = np.random.default_rng(0)
+    Z = np.concatenate([rng.normal(0, 1e-3, (40, 2)), [[1, 1], [-1, 2]]]).astype(np.float32)
+    graph = Graph.of(Z, 5)
+    assert not graph.weights[40:].any()
+    F = spread(graph.matrix(), one_hot(Z, np.array([0, 1, 40]), np.eye(3, dtype=np.float32)), 0.99)
+    assert np.isfinite(F).all()
+    assert (F[:40, :2].sum(axis=1) > 0).all()
+    assert F[40, 2] > 0
+    assert not F[41].any()
+    assert not F[:40, 2].any()
+
+
+def test_shares_of_small_amounts_are_those_of_large_ones():
+    F = np.array([[0.3, 0.1, 0], [3e-20, 1e-20, 0], [0, 0, 0]], dtype=np.float32)
+    shares = np.exp(log_shares(F))
+    np.testing.assert_allclose(shares, [[0.75, 0.25, 0], [0.75, 0.25, 0], [1 / 3] * 3], rtol=1e-5, atol=1e-10)
+
+
 @pytest.mark.parametrize("a", [0.5, 0.99])
 def test_spreading_solves_its_equations(digits, a):
     Z, y, labelled = digits

@@ -31,8 +31,8 @@ from ledl.solvers.compiled import find
 MAX_STEPS = 300
 # The mean confidence of guesses, and on how many rows it is measured.
 CONFIDENCE, SOME_ROWS = 0.9, 4096
-# Less than any share that matters.
-TINY = 1e-12
+# Less than any share that matters, and than any amount that does.
+TINY, LEAST = 1e-12, 1e-30
 # Numbers in a block of distances: small enough for a processor's cache, large enough for fast products.
 BLOCK = {"host": 2**21, "device": 2**28}
 
@@ -109,14 +109,17 @@ class Graph(NamedTuple):
 
     @classmethod
     def of(cls, Z: Array, k: int, threads: int = 1) -> Graph:
-        """Return the graph of samples in a space."""
+        """Return the graph of samples in a space.
+
+        All weights of a sample far from the others may be 0 in float32. Then nothing reaches it.
+        """
         xp = namespace(Z)
         index, squared = nearest(Z, Z, k, same=True, threads=threads)
         scales = xp.sqrt(squared[:, -1])
         weights = similarity(squared, scales, scales[index])
         ones = xp.ones((len(Z), 1), dtype=Z.dtype, device=Z.device)
         sums = (both_ways(index, weights) @ ones)[:, 0]
-        return cls(index, weights, scales, sums)
+        return cls(index, weights, scales, xp.clip(sums, LEAST, None))
 
     def matrix(self) -> Any:
         """Return S, a sparse matrix, with S = G^-1/2 (W + W') G^-1/2 and the row sums G."""
@@ -205,7 +208,7 @@ class Gaussians(NamedTuple):
         means = (R.mT @ Z) / (n * shares[:, None])
         wide = xp.astype(means, xp.float64)
         within = products - (wide * xp.astype(shares, xp.float64)[:, None]).mT @ wide
-        size = xp.linalg.trace(within) / r
+        size = xp.linalg.trace(within) / max(r, 1)
         eye = xp.eye(r, dtype=xp.float64, device=Z.device)
         return cls(
             shares, means, xp.linalg.cholesky((1 - shrinkage) * within + (shrinkage * size + TINY) * eye)
@@ -299,7 +302,8 @@ def one_hot(Z: Array, labelled: Array, labels: Array) -> Array:
 
 
 def log_shares(F: Array) -> Array:
-    """Return log(f_j / sum f) of each row. A row that nothing has reached has equal shares."""
+    """Return log(f_j / sum f) of each row, however small. A row that nothing has reached has equal shares."""
     xp = namespace(F)
-    F = F + TINY
+    sums = xp.sum(F, axis=1, keepdims=True)
+    F = F + xp.clip(TINY * sums, LEAST, None)
     return xp.log(F / xp.sum(F, axis=1, keepdims=True))
