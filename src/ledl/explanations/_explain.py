@@ -98,14 +98,10 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
     found = (explain_labels if is_semi else explain_codes)(parts.classifier, given, rival, n_neighbors)
     if parts.rejecter is not None:
         evidence = np.array([[found.concentration, found.residual]])
-        if found.concentration is None:
+        if is_semi:  # it rejects by its reach
             evidence = judge(parts.classifier, given)[1]
         p_value = float(parts.rejecter.p_values_of(evidence)[0])
-        rejected = p_value <= parts.rejecter.reject
-        concentration, residual = evidence[0].tolist()
-        found = replace(
-            found, concentration=concentration, residual=residual, p_value=p_value, rejected=rejected
-        )
+        found = replace(found, p_value=p_value, rejected=p_value <= parts.rejecter.reject)
     if rival is not None and rival == found.ranking[0]:
         raise ValueError(
             f"against={against!r} is the class nearest to this sample, which was rejected because it is unlike "
@@ -318,8 +314,8 @@ class Explanation:
         None.
 
     concentration, residual : float or None
-        The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`. If
-        labels spread, they come from its supervised classifier, and are None without a `RejectingClassifier`.
+        The sparsity concentration index and the residual of the nearest class, see `RejectingClassifier`.
+        None if labels spread.
 
     neighbors, similarities : ndarrays of shape (n_neighbors,)
         The training samples with the largest cosines, as rows of X in `fit`, and these cosines. If labels
