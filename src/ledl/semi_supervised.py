@@ -64,7 +64,8 @@ logger = logging.getLogger(__name__)
 
 # What the choice is made of, the usual one first: it is taken where nothing can be hidden.
 METHODS = ("learnt", "spread-learnt", "spread", "supervised")
-# The choice is made on at most this many samples: all with labels, and a random part of the others.
+# The choice is made on at most this many samples: all with labels, and a random part of the others. If most of
+# them have labels, it is made on all of these and on as many others.
 SAMPLES_TO_CHOOSE = 20_000
 # Directions that may be used however few samples there are.
 FEW_AXES = 32
@@ -138,8 +139,8 @@ class ReachMap:
         points, scales = as_array(self.points, Z), as_array(self.scales, Z)
         with one_blas_thread():
             index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
-        weights = to_host(similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index]))
-        return np.average(self.values[to_host(index)], axis=1, weights=weights + np.finfo(np.float32).tiny)
+        weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index], relative=True)
+        return np.average(self.values[to_host(index)], axis=1, weights=to_host(weights))
 
 
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
@@ -386,7 +387,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
                 choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
             else:
                 others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
-                part = np.sort(np.concatenate([labelled, others[: SAMPLES_TO_CHOOSE - len(labelled)]]))
+                n_others = max(len(labelled), SAMPLES_TO_CHOOSE - len(labelled))
+                part = np.sort(np.concatenate([labelled, others[:n_others]]))
                 part_space = self._space(X[part])
                 choice = self._choose(methods, part_space, X[part], y[part], folds, unfitted, fitted, fold_seed)
             logger.info("Method %r: answers for all samples", choice.method)
