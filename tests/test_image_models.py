@@ -28,7 +28,7 @@ from ledl.image_models import (
     predict_files,
     trained_on,
 )
-from ledl.images import efficientnet_is_installed
+from ledl.images import ImageError, efficientnet_is_installed
 from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
@@ -84,6 +84,16 @@ def test_images_that_cannot_be_read_are_recorded_by_class_and_name(folder, tmp_p
     assert name == "null/00.png"
     assert "is not an image" in reason
     assert "null/00.png" not in record.files
+
+
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(folder, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(folder / "known", damaged)
+    (damaged / "null" / "link.png").symlink_to("gone.png")
+    with pytest.raises(ImageError, match=r"1 of .* images cannot be read.*--skip-unreadable"):
+        fit_folder(damaged, features="pixels", size=8, method="crc")
+    record = fit_folder(damaged, features="pixels", size=8, method="crc", skip_unreadable=True).record
+    assert [name for name, _ in record.skipped] == ["null/link.png"]
 
 
 def test_a_faster_method_is_reported_for_many_images(folder, monkeypatch):

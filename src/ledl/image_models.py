@@ -598,7 +598,8 @@ def without_copies(images: Sequence[str], labelled: Sequence[str]) -> list[str]:
     places = {os.path.realpath(file) for file in labelled}
     by_size: dict[int, list[str]] = {}
     for file in labelled:
-        by_size.setdefault(os.path.getsize(file), []).append(file)
+        with suppress(OSError):  # decoding will report it
+            by_size.setdefault(os.path.getsize(file), []).append(file)
     contents: dict[int, set[str]] = {}  # of the labelled images of a size
     found = []
     for image in images:
