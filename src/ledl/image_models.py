@@ -793,6 +793,7 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
     Each is in one pair at most that has it first, with the image that is nearest to it.
     """
     units, n = normalize(X.astype(np.float64)), len(X)
+    y = np.unique(y, return_inverse=True)[1]  # numbers are compared much faster than names
     nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
     for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
         distances = np.sqrt(np.clip(2 - 2 * units[rows] @ units.T, 0, None))
