@@ -5,7 +5,7 @@ import io
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -290,7 +290,7 @@ def test_predicted_labels_are_text_whatever_the_classes_are(folder):
         {"cv_interval": (0.5, 0.6)},
         {"files": np.zeros(18)},
         {"made": 5},
-        {"unlabelled": ["a"]},
+        {"unlabelled": [1]},
         {"unlabelled": np.zeros(3)},
     ],
     ids=lambda changed: next(iter(changed)),
@@ -299,6 +299,11 @@ def test_changed_records_are_refused(trained, changed):
     assert Record.from_info(asdict(trained.record)).sha256 == trained.record.sha256
     with pytest.raises(ledl.ModelFileError, match="was not written by ledl fit"):
         Record.from_info({**asdict(trained.record), **changed})
+
+
+def test_a_record_with_other_unlabelled_images_is_refused(trained):
+    with pytest.raises(ledl.ModelFileError, match="is of another model"):
+        image_model(trained.model, replace(trained.record, unlabelled=["a.png"]))
 
 
 def test_a_model_without_a_record_can_be_used(trained, tmp_path):
@@ -328,7 +333,7 @@ def test_unlabelled_images_teach(folder):
     assert "Labelled 12, unlabelled 24: these teach, too." in reported
     record, files = trained.record, [said.path for said in trained.answers]
     names = [os.path.relpath(file, known) for file in files]
-    assert record.unlabelled_names == names
+    assert record.unlabelled == names
     assert not {*names} & {*record.files}
     X = trained.extractor.transform([*(known / name for name in record.files), *files])
     model = ledl.SemiSupervisedClassifier(ledl.CRCClassifier(), random_state=0)

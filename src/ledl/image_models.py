@@ -213,8 +213,10 @@ def check_record(record: Record, classifier: Any) -> None:
         )
     dictionary = getattr(classifier, "_dictionary", None)
     numbers = None if dictionary is None else dictionary.sample_labels
+    n_images = len(getattr(classifier, "label_distributions_", record.labels))
     if record.labels and (
         set(record.labels) != set(classes)
+        or len(record.names) != n_images
         or not set(record.cv_answers) <= {*classes, ""}
         or not {name for pair in record.near_copies for name in pair} <= set(record.files)
         or (numbers is not None and record.labels != [classes[j] for j in numbers])
@@ -763,7 +765,9 @@ def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) 
     target = np.full(len(X), -1, dtype=object)
     target[: len(y)] = y.tolist()
     whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
-    if isinstance(model, DictionaryClassifier) and len(np.unique(y)) < len(y):
+    # Copies count once. There is nothing to reject by if no label can be hidden, or if nothing has none.
+    can_hide = len(first) > len(np.unique(y)) and any(row.tobytes() not in first for row in X[len(y) :])
+    if isinstance(model, DictionaryClassifier) and can_hide:
         whole = RejectingClassifier(whole, reject=0.0)
     classifier = parts_of(whole.fit(X, target)).classifier
     answers, hidden = np.full(len(y), "", dtype=object), classifier.hidden_rows_
