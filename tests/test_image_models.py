@@ -5,7 +5,7 @@ import io
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from ledl.image_models import (
     predict_files,
     trained_on,
 )
-from ledl.images import efficientnet_is_installed
+from ledl.images import ImageError, efficientnet_is_installed
 from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
@@ -84,6 +84,16 @@ def test_images_that_cannot_be_read_are_recorded_by_class_and_name(folder, tmp_p
     assert name == "null/00.png"
     assert "is not an image" in reason
     assert "null/00.png" not in record.files
+
+
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(folder, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(folder / "known", damaged)
+    (damaged / "null" / "link.png").symlink_to("gone.png")
+    with pytest.raises(ImageError, match=r"1 of .* images cannot be read.*--skip-unreadable"):
+        fit_folder(damaged, features="pixels", size=8, method="crc")
+    record = fit_folder(damaged, features="pixels", size=8, method="crc", skip_unreadable=True).record
+    assert [name for name, _ in record.skipped] == ["null/link.png"]
 
 
 def test_a_faster_method_is_reported_for_many_images(folder, monkeypatch):
@@ -289,6 +299,11 @@ def test_changed_records_are_refused(trained, changed):
     assert Record.from_info(asdict(trained.record)).sha256 == trained.record.sha256
     with pytest.raises(ledl.ModelFileError, match="was not written by ledl fit"):
         Record.from_info({**asdict(trained.record), **changed})
+
+
+def test_a_record_with_other_unlabelled_images_is_refused(trained):
+    with pytest.raises(ledl.ModelFileError, match="is of another model"):
+        image_model(trained.model, replace(trained.record, unlabelled=["a.png"]))
 
 
 def test_a_model_without_a_record_can_be_used(trained, tmp_path):

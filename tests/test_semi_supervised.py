@@ -197,6 +197,37 @@ def test_large_sets_choose_on_a_part(digits, monkeypatch):
     assert (model.transduction_ == y).mean() > 0.85
 
 
+def test_many_labels_do_not_undo_the_limit_of_the_choice(digits, monkeypatch):
+    """The part has all labelled samples, and at most as many others."""
+    X, y, _ = digits
+    sizes = []
+    choose = SemiSupervisedClassifier._choose
+
+    def count(self, methods, space, X, *rest):
+        sizes.append(len(X))
+        return choose(self, methods, space, X, *rest)
+
+    monkeypatch.setattr(SemiSupervisedClassifier, "_choose", count)
+    monkeypatch.setattr("ledl.semi_supervised.SAMPLES_TO_CHOOSE", 50)
+    partly = np.where(np.arange(len(y)) < 80, y, -1)
+    SemiSupervisedClassifier(LogisticRegression(), methods=["spread"], random_state=0).fit(X, partly)
+    assert len(X) > 200
+    assert sizes == [160]
+
+
+def test_blank_images_of_all_brightnesses(digits):
+    """They are one point in the space of features, and have no scale."""
+    X, y, _ = digits
+    grey = np.outer(np.arange(1, 31), np.ones(X.shape[1]))
+    labels = np.r_[np.where(np.arange(100) < 50, y[:100], -1), np.full(30, -1)]
+    for method in ("learnt", "spread-learnt", "spread"):
+        model = SemiSupervisedClassifier(LogisticRegression(), methods=[method], random_state=0)
+        model.fit(np.vstack([X[:100], grey]), labels)
+        assert np.isfinite(model.label_distributions_).all()
+        assert np.isfinite(model.predict_proba(X[100:150])).all()
+        assert np.isfinite(model.reach(X[100:150])).all()
+
+
 def test_copies_count_once_and_share_their_label(digits):
     X, _, partly = digits
     twice = np.concatenate([X, X, X[:5]])

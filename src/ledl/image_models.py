@@ -213,8 +213,10 @@ def check_record(record: Record, classifier: Any) -> None:
         )
     dictionary = getattr(classifier, "_dictionary", None)
     numbers = None if dictionary is None else dictionary.sample_labels
+    n_images = len(getattr(classifier, "label_distributions_", record.labels))
     if record.labels and (
         set(record.labels) != set(classes)
+        or len(record.names) != n_images
         or not set(record.cv_answers) <= {*classes, ""}
         or not {name for pair in record.near_copies for name in pair} <= set(record.files)
         or (numbers is not None and record.labels != [classes[j] for j in numbers])
@@ -599,7 +601,8 @@ def without_copies(images: Sequence[str], labelled: Sequence[str]) -> list[str]:
     places = {os.path.realpath(file) for file in labelled}
     by_size: dict[int, list[str]] = {}
     for file in labelled:
-        by_size.setdefault(os.path.getsize(file), []).append(file)
+        with suppress(OSError):  # decoding will report it
+            by_size.setdefault(os.path.getsize(file), []).append(file)
     contents: dict[int, set[str]] = {}  # of the labelled images of a size
     found = []
     for image in images:
@@ -763,9 +766,9 @@ def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) 
     target = np.full(len(X), -1, dtype=object)
     target[: len(y)] = y.tolist()
     whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
-    # Copies count once, so without these nothing can be hidden, and no image can be judged.
-    is_partly = any(row.tobytes() not in first for row in X[len(y) :])
-    if isinstance(model, DictionaryClassifier) and is_partly and len(first) > len(np.unique(y)):
+    # Copies count once. There is nothing to reject by if no label can be hidden, or if nothing has none.
+    can_hide = len(first) > len(np.unique(y)) and any(row.tobytes() not in first for row in X[len(y) :])
+    if isinstance(model, DictionaryClassifier) and can_hide:
         whole = RejectingClassifier(whole, reject=0.0)
     classifier = parts_of(whole.fit(X, target)).classifier
     answers, hidden = np.full(len(y), "", dtype=object), classifier.hidden_rows_
@@ -795,6 +798,7 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
     Each is in one pair at most that has it first, with the image that is nearest to it.
     """
     units, n = normalize(X.astype(np.float64)), len(X)
+    y = np.unique(y, return_inverse=True)[1]  # numbers are compared much faster than names
     nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
     for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
         distances = np.sqrt(np.clip(2 - 2 * units[rows] @ units.T, 0, None))

@@ -65,7 +65,8 @@ logger = logging.getLogger(__name__)
 
 # What the choice is made of, the usual one first: it is taken where nothing can be hidden.
 METHODS = ("learnt", "spread-learnt", "spread", "supervised")
-# The choice is made on at most this many samples: all with labels, and a random part of the others.
+# The choice is made on at most this many samples: all with labels, and a random part of the others. If most of
+# them have labels, it is made on all of these and on as many others.
 SAMPLES_TO_CHOOSE = 20_000
 # Directions that may be used however few samples there are.
 FEW_AXES = 32
@@ -151,9 +152,9 @@ class ReachMap:
                 centred = self.features(block) - mean
                 Z = centred @ axes
                 index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
-                weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index])
+                weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index], relative=True)
                 distances = to_host(distances_of_last(centred, Z, squared[:, -1]))
-                index, weights = to_host(index), to_host(weights) + TINY
+                index, weights = to_host(index), to_host(weights)
                 reached = np.average(self.values[index], axis=1, weights=weights)
                 isolation = relative(distances, index, weights, self.distances)
                 found.append(np.stack([reached, isolation], axis=1))

@@ -385,6 +385,10 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["predict", "model.ledl", "known", "--sort-into", "/proc/sorted"], "Cannot write to the folder /proc"),
         (["predict", "model.ledl", "empty"], "no images"),
         (["predict", "model.ledl", "known", "--confusion", "c.csv"], "Add --labels"),
+        (
+            ["predict", "model.ledl", "known", "--labels", "t.csv", "--confusion", "./t.csv"],
+            "--confusion t.csv would replace the file of another option",
+        ),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "uses 8 x 8 pixels, gray, no network"),
         (
             ["fit", "known", "-o", "m.ledl", "--cache", "c"],

@@ -246,6 +246,8 @@ def test_errors_come_before_anything_is_written(digits, tmp_path):
             [*more, "--write-labels", "./labels.csv", "--labels", "labels.csv"],
             "would replace the file of another option",
         ),
+        ([*more, "--write-labels", "p.html", "--page", "p.html"], "would replace the file of another option"),
+        (["--labels", "folder", "--labels", "m.ledl"], "--out m.ledl would replace the file of another option"),
     ):
         done = run("fit", digits / "photos", "-o", "m.ledl", *FAST, *words, cwd=tmp_path)
         assert done.returncode == 2
@@ -266,6 +268,16 @@ def test_errors_come_before_anything_is_written(digits, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "Left out:   bad/x.png" in done.stdout
+
+
+def test_labels_of_two_classes_fill_their_columns(digits, tmp_path):
+    for name in ("0", "1"):
+        shutil.copytree(digits / "photos" / name, tmp_path / "photos" / name)
+    words = ["--unlabelled", digits / "more", "--write-labels", "t.csv", *QUICK]
+    done = run("fit", "photos", "-o", "m.ledl", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = csv.reader((tmp_path / "t.csv").read_text("utf-8-sig").splitlines())
+    assert {len(row) for row in rows} == {3 + 2 * 2}
 
 
 def test_equal_images_with_different_labels_are_refused_by_name(digits, tmp_path):

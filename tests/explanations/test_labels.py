@@ -69,7 +69,8 @@ def brute_force(model, x, a=0.99):
     S = W / np.sqrt(G[:, None] * G)
     d = ((points - z) ** 2).sum(axis=1)
     own = np.argsort(d)[:k]
-    weights = np.exp(-d[own] / (np.sqrt(d[own[-1]]) * scales[own])) / np.sqrt(G[own])
+    q = d[own] / (np.sqrt(d[own[-1]]) * scales[own])
+    weights = np.exp(q.min() - q) / np.sqrt(G[own])  # up to a factor
     solution = (1 - a) * np.linalg.inv(np.eye(n) - a * S)
     return weights @ solution[np.ix_(own, graph.labelled)], own, weights
 
@@ -151,6 +152,9 @@ def test_pipelines_and_rejection_are_explained(wrap, method, digits, tmp_path):
         assert found.p_value == model.p_values(X[N : N + 1])[0]
         assert_array_equal([found.reach, found.isolation], model.estimator_.reach_(X[N : N + 1])[0])
         assert f"{100 * found.p_value:.2g} % of the training samples fit" in page(found)
+        told = [explain(model, x).p_value for x in X[NEW]]
+        assert_array_equal(told, model.p_values(X[NEW]))
+        assert len(set(told)) > 5
     save(model, tmp_path / "model.ledl")
     for again in (load(tmp_path / "model.ledl"), pickle.loads(pickle.dumps(model))):
         assert_array_equal(explain(again, X[N]).contributions, found.contributions)

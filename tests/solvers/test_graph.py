@@ -123,6 +123,35 @@ def test_spreading_solves_its_equations(digits, a):
     assert (rough.argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.99
 
 
+def test_an_outlier_near_copies_has_no_weights():
+    """Its neighbours have no width, so its weights are 0, and nothing divides by their sum."""
+    Z = np.zeros((31, 2), dtype=np.float32)
+    Z[15:30], Z[30] = 1, 3
+    graph = Graph.of(Z, 5)
+    S = graph.matrix().toarray()
+    assert graph.weights[30].max() == 0
+    assert np.isfinite(S).all()
+    assert S[:30].any(axis=1).all()
+    assert not S[30].any()
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-4, 1e-2])
+def test_a_new_sample_far_from_crowds_gets_the_labels_of_the_nearest_crowd(width):
+    """In float32, its weights are 0 unless they are relative to the largest."""
+    rng = np.random.default_rng(0)
+    centres = np.repeat([[0.0, 0.0], [40.0, 0.0]], 20, axis=0)
+    Z = (centres + width * rng.standard_normal(centres.shape)).astype(np.float32)
+    graph = Graph.of(Z, 5)
+    index, weights = graph.links(np.array([[15, 1], [25, 1]], dtype=np.float32), Z)
+    assert (index // 20 == [[0], [1]]).all()
+    np.testing.assert_allclose((weights * np.sqrt(graph.sums[index])).max(axis=1), 1, rtol=1e-6)
+
+
+def test_small_amounts_have_shares():
+    F = np.array([[3e-30, 1e-30], [3.0, 1.0]], dtype=np.float32)
+    np.testing.assert_allclose(np.exp(log_shares(F)), [[0.75, 0.25]] * 2, rtol=1e-5)
+
+
 def test_nothing_reaches_an_island_without_labels():
     rng = np.random.default_rng(0)
     Z = np.concatenate([rng.standard_normal((30, 2)), 100 + rng.standard_normal((30, 2))])

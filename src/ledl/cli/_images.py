@@ -133,6 +133,19 @@ def check_page(path: Path | None) -> None:
             raise ValueError(f"The page {path} is for a browser. Give a name that ends in .html.")
 
 
+def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
+    """Raise an error if a file for output is a file of another option, which would be lost."""
+    taken = set(map(os.path.realpath, inputs))
+    for option, path in outputs.items():
+        if path is not None:
+            place, _ = place_for(path)  # raises if it cannot be written: now, not after the work
+            if str(place) in taken:
+                raise ValueError(
+                    f"{option} {path} would replace the file of another option. Choose another name."
+                )
+            taken.add(str(place))
+
+
 def fit(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A folder with one folder of images per class.")
@@ -249,16 +262,9 @@ def fit(
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
-        place_for(out)  # raises now, not after the work
+        tables = [base / name for base in (Path(), folder) for name in labels or () if name != "folder"]
+        check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, tables)
         check_page(page)
-        if write_labels is not None:
-            place, _ = place_for(write_labels)
-            others = [out, *(base / name for base in (Path(), folder) for name in labels or ())]
-            if str(place) in map(os.path.realpath, others):
-                raise ValueError(
-                    f"--write-labels {write_labels} would replace the file of another option. Choose another "
-                    "name."
-                )
         from sklearn.exceptions import ConvergenceWarning
 
         from ledl.cli import _pages, _work
@@ -426,8 +432,8 @@ def predict(
             raise ValueError("--review prints the least sure images, --mistakes the wrong ones. Give one.")
         if sort_into is None and (sort_by is not None or unsure is not None):
             raise ValueError("--sort-by and --unsure are about sorted images. Add --sort-into FOLDER.")
-        if confusion is not None:
-            place_for(confusion)  # raises now, not after the work
+        tables = [base / labels for base in (Path(), *paths) if labels not in (None, "folder")]
+        check_outputs({"--confusion": confusion, "--page": page}, [model, *tables])
         check_page(page)
         from ledl.cli import _pages, _work
         from ledl.image_models import has_probabilities, open_image_model, predict_files, rejecter_for

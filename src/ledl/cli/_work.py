@@ -238,8 +238,8 @@ def write_answers(
 
 def write_labels(path: Path, answers: Sequence[Prediction], classes: list[str]) -> None:
     """Write the table of ``ledl predict --format csv`` to a file."""
-    text = io.StringIO()
-    write_answers(answers, "csv", mark=mark_for([*(said.path for said in answers), *classes]), out=text)
+    text, mark = io.StringIO(), mark_for([*(said.path for said in answers), *classes])
+    write_answers(answers, "csv", top=min(3, len(classes)), mark=mark, out=text)
     write_atomically(path, text.getvalue().encode())
 
 

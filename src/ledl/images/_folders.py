@@ -276,7 +276,11 @@ def _by_folder(root: Path, no_names: set[str], unused: Unused, notes: list[str])
             unused.append((file, f"{name!r} is an answer of ledl predict, not a class"))
         else:
             by_file[file] = name
-    classes = sorted({name for name in by_file.values() if name})
+    of_class: dict[str, list[Path]] = {}
+    for file, name in by_file.items():
+        if name:
+            of_class.setdefault(name, []).append(file)
+    classes = sorted(of_class)
     if not classes:
         what = f"{len(found)} images, but no folders with images" if found else "no images"
         raise ImageError(
@@ -291,7 +295,7 @@ def _by_folder(root: Path, no_names: set[str], unused: Unused, notes: list[str])
             unused.append((folder, "a class folder without images"))
     check_names({name: shown(root / name) for name in classes})
     for name in classes:
-        inner = _parent_of_classes([file for file in by_file if by_file[file] == name])
+        inner = _parent_of_classes(of_class[name])
         if inner is not None and len(classes) == 1:
             raise ImageError(f"{shown(root)} has only one class, {name!r}. Did you mean {shown(inner)}?")
         if inner is not None:

@@ -132,18 +132,22 @@ class Graph(NamedTuple):
         A new sample has F = sum_j w_j F_j / sqrt(G_j) over its k neighbours, up to a factor.
         """
         index, squared = nearest(Z, points, self.neighbours.shape[1], threads=threads)
-        weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), self.scales[index])
+        weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), self.scales[index], relative=True)
         return index, weights / namespace(Z).sqrt(self.sums[index])
 
 
-def similarity(squared: Array, scales: Array, others: Array) -> Array:
+def similarity(squared: Array, scales: Array, others: Array, *, relative: bool = False) -> Array:
     """Return exp(-d^2 / (s_i s_j)) for squared distances (n, k), scales s_i (n,) and s_j (n, k).
 
-    Equal samples, at a distance of 0, have the weight 1, whatever their scales are.
+    Equal samples, at a distance of 0, have the weight 1, whatever their scales are. Far from samples that are
+    near each other, all weights of a row may be too small for a number. If they are `relative`, the largest one
+    of each row is 1.
     """
-    xp = namespace(squared)
-    floor = xp.asarray(xp.finfo(squared.dtype).tiny, dtype=squared.dtype, device=squared.device)
-    return xp.exp(-squared / xp.maximum(scales[:, None] * others, floor))
+    xp, scales = namespace(squared), scales[:, None]
+    limits = xp.finfo(squared.dtype)
+    products = scales * xp.maximum(others, limits.eps * scales)
+    exponents = squared / xp.clip(products, limits.tiny, None)
+    return xp.exp((xp.min(exponents, axis=1, keepdims=True) if relative else 0) - exponents)
 
 
 def both_ways(index: Array, values: Array) -> Any:
