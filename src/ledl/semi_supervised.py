@@ -396,8 +396,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         if len(labelled) == len(X):
             methods = ["supervised"]
             warnings.warn(
-                "Every sample has a label, so there is nothing else to learn from. The model is the supervised "
-                "classifier alone.",
+                "Every sample has a label, so there is nothing else to learn from. Answers are those of the "
+                "supervised classifier alone.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -419,7 +419,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
         else:
             others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
-            part = np.sort(np.concatenate([labelled, others[: max(0, SAMPLES_TO_CHOOSE - len(labelled))]]))
+            part = np.sort(
+                np.concatenate([labelled, others[: max(len(labelled), SAMPLES_TO_CHOOSE - len(labelled))]])
+            )
             choice = self._choose(
                 methods, self._space(X[part]), X[part], y[part], folds, unfitted, fitted, fold_seed
             )

@@ -308,6 +308,5 @@ def one_hot(Z: Array, labelled: Array, labels: Array) -> Array:
 def log_shares(F: Array) -> Array:
     """Return log(f_j / sum f) of each row, however small. A row that nothing has reached has equal shares."""
     xp = namespace(F)
-    sums = xp.sum(F, axis=1, keepdims=True)
-    F = F + xp.clip(TINY * sums, LEAST, None)
+    F = F / xp.clip(xp.sum(F, axis=1, keepdims=True), xp.finfo(F.dtype).tiny, None) + TINY
     return xp.log(F / xp.sum(F, axis=1, keepdims=True))
