@@ -479,7 +479,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             xp = namespace(centred)
             mean = xp.mean(centred, axis=0)
             centred = centred - mean
-            axes = principal_axes(centred, min(self.n_components, max(len(X) // 3, FEW_AXES)))
+            axes = principal_axes(centred, n_directions(len(X), self.n_components))
             Z = centred @ axes
             products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
             with one_blas_thread():
@@ -726,6 +726,11 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
     if max(X.max(), -X.min()) > np.finfo(np.float32).max:
         raise ValueError("X has numbers beyond 3.4e38, the largest in float32. Divide X by a large number.")
     return X, found, classes
+
+
+def n_directions(n_samples: int, most: int) -> int:
+    """Return in how many directions of the largest variance samples are compared: few if they are few."""
+    return min(most, max(n_samples // 3, FEW_AXES))
 
 
 def distinct_rows(X: Array) -> tuple[Array, Array]:

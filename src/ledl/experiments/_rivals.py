@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from ledl.arrays import Array
 from ledl.model_selection import default_folds
-from ledl.semi_supervised import SemiSupervisedClassifier, map_features
+from ledl.semi_supervised import SemiSupervisedClassifier, map_features, n_directions
 from ledl.solvers.graph import principal_axes
 from ledl.subspace import FeatureMap
 
@@ -83,7 +83,7 @@ class HiddenLabelSearch(BaseEstimator):
         Z = self._features(np.asarray(X, dtype=np.float32))
         self._mean = Z.mean(axis=0)
         Z = Z - self._mean
-        self._axes = principal_axes(Z, ours.n_components)
+        self._axes = principal_axes(Z, n_directions(len(Z), ours.n_components))
         Z = Z @ self._axes
         self._graphs: dict[int, Neighbours] = {}
         labelled = np.flatnonzero(y >= 0)

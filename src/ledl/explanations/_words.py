@@ -123,11 +123,11 @@ def reasons(explanation: Explanation, thing: str) -> list[str]:
         if explanation.neighbors_labelled is not None:
             m = int(explanation.neighbors_labelled.sum())
             have = {
-                0: "None of them has a label: the model found out what they are.",
+                0: "None of them has a label: the model guessed what they are.",
                 n: "All of them have labels.",
             }
             verb = "have labels" if m > 1 else "has a label"
-            some = f"{m} of them {verb}; the model found out what the others are."
+            some = f"{m} of them {verb}; the model guessed what the others are."
             found[-1] += f" {have.get(m, some)}"
     if not explanation.codes.any():
         return found
