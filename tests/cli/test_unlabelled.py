@@ -236,7 +236,7 @@ def test_errors_come_before_anything_is_written(digits, tmp_path):
     for words, message in (
         (["--unlabelled", "empty"], "empty has no images"),
         (["--unlabelled", "gone"], "There is no file or folder gone"),
-        (["--unlabelled", digits / "photos"], "All 50 unlabelled images are among the labelled ones"),
+        (["--unlabelled", digits / "photos"], "No unlabelled image is left: 50 are among the labelled ones"),
         ([*more, "--unlabelled", "bad"], "1 of 351 images cannot be read"),
         (["--unlabelled", "bad", "--skip-unreadable"], "No unlabelled image can be used."),
         (["--write-labels", "t.csv"], "Give some with --unlabelled FOLDER, or leave their labels blank"),
