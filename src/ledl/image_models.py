@@ -556,8 +556,8 @@ def fit_folder(
     n_known = len(listing.unlabelled) - len(others)
     if n_known and not others:
         raise ValueError(
-            f"No unlabelled image is left: {n_known} are among the labelled ones, or equal to them. Give others "
-            "with --unlabelled, or take labels away with --per-class."
+            f"No unlabelled image is left: {n_known} are among the labelled ones, or equal to them. Give "
+            "others with --unlabelled, or take labels away with --per-class."
         )
     if write_labels and not others:
         raise ValueError(
