@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -335,8 +336,10 @@ def sparse_matrix(rows: Array, columns: Array, values: Array, n: int) -> Any:
     if is_torch(values):
         import torch
 
-        index = torch.stack([rows, columns])
-        return torch.sparse_coo_tensor(index, values, (n, n), check_invariants=False).coalesce().to_sparse_csr()
+        found = torch.sparse_coo_tensor(torch.stack([rows, columns]), values, (n, n), check_invariants=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+            return found.coalesce().to_sparse_csr()
     return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
 
 
