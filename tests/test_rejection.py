@@ -279,16 +279,17 @@ def test_a_semi_supervised_classifier_rejects_by_its_reach(steps, digits, partly
         scaled = clone(step).fit(X).transform(new)
     inner = model.estimator_[-1]
     np.testing.assert_array_equal(model.judged_, np.flatnonzero(y >= 0))
-    usual, usual_isolation = inner.hidden_reach_.T
-    reach, isolation = inner.reach_(scaled).T
-    np.testing.assert_array_equal(reach, inner.reach(scaled))
+    usual = inner.hidden_evidence_
+    atoms = inner.estimator_.dictionary_.judge(scaled, None, None)[1]
+    evidence = np.concatenate([inner.reach_(scaled), atoms], axis=1)
+    np.testing.assert_array_equal(evidence[:, 0], inner.reach(scaled))
 
-    def novelty(reach, isolation):
-        far = (isolation - usual_isolation.mean()) / usual_isolation.std()
-        return np.maximum((usual.mean() - reach) / usual.std(), far)
+    def novelty(evidence):
+        unlike = (evidence - usual.mean(axis=0)) / usual.std(axis=0) * [-1, 1, -1, 1]
+        return np.maximum(unlike[:, 0], unlike[:, 1]) + (unlike[:, 2] + unlike[:, 3]) / 2**0.5
 
-    known = novelty(usual, usual_isolation)
-    wanted = [(np.sum(known >= one - 1e-9) + 1) / (len(usual) + 1) for one in novelty(reach, isolation)]
+    known = novelty(usual)
+    wanted = [(np.sum(known >= one - 1e-9) + 1) / (len(usual) + 1) for one in novelty(evidence)]
     np.testing.assert_allclose(model.p_values(new), wanted)
     # The answers are those of the semi-supervised model.
     np.testing.assert_array_equal(model.cv_scores_, inner.hidden_scores_[np.argsort(inner.hidden_rows_)])

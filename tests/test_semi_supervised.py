@@ -277,7 +277,7 @@ def test_reach_is_what_the_dense_equations_say(digits, fitted):
     mass = 0.01 * np.linalg.solve(np.eye(n) - 0.99 * W / np.sqrt(np.outer(sums, sums)), H)
     wanted = mass / np.sqrt(sums) * sums.sum() / np.sqrt(sums[labelled]).sum()
     np.testing.assert_allclose(near.values, wanted, rtol=0.01, atol=0.01)
-    assert len(fitted.hidden_reach_) == len(fitted.hidden_rows_) == (partly >= 0).sum()
+    assert len(fitted.hidden_evidence_) == len(fitted.hidden_rows_) == (partly >= 0).sum()
     # The isolation, by brute force in the space of all features.
     roots = np.sqrt(X[:3]) / np.linalg.norm(np.sqrt(X[:3]), axis=1, keepdims=True) - near.mean
     lengths = np.linalg.norm(near.points - (roots @ near.axes)[:, None], axis=2)

@@ -30,7 +30,7 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted, indexab
 from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
 from ledl.samples import check_rows, map_rows
-from ledl.semi_supervised import SemiSupervisedClassifier
+from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
 
 TOO_FEW = (
     "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
@@ -68,9 +68,10 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
-    For a `SemiSupervisedClassifier` the two measures are the reach of the labels and the isolation of a sample,
-    both standardised, and the novelty is the larger one: little of the labels reaches the sample, or it is far
-    from its neighbours. The judged samples are those whose labels were hidden.
+    A `SemiSupervisedClassifier` has two more measures, the reach of the labels and the isolation of a sample.
+    Its novelty is the larger one of both, standardised (little of the labels reaches the sample, or it is far
+    from its neighbours), plus that of its supervised classifier, divided by the square root of 2, if that has
+    atoms. The judged samples are those whose labels were hidden.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Rows of the training samples that were judged in cross-validation.
 
     evidence_ : ndarray of shape (n_judged, 2)
-        Concentration and residual of these samples. For a `SemiSupervisedClassifier`, its `hidden_reach_`.
+        Concentration and residual of these samples. For a `SemiSupervisedClassifier`, its `hidden_evidence_`.
 
     cv_scores_ : ndarray of shape (n_judged, n_classes)
         Scores of these samples, by models that have not seen them.
@@ -185,7 +186,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if isinstance(semi, SemiSupervisedClassifier):
             order = np.argsort(semi.hidden_rows_)
             judged, scores = semi.hidden_rows_[order], semi.hidden_scores_[order]
-            evidence = semi.hidden_reach_[order]
+            evidence = semi.hidden_evidence_[order]
             if not len(judged):
                 raise ValueError(NONE_HIDDEN)
         else:
@@ -324,9 +325,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _unlikeness(self, evidence: Array) -> Array:
         mean, spread = self.evidence_.mean(axis=0), self.evidence_.std(axis=0)
         spread = np.where(spread > 0, spread, 1)
-        unlike = (evidence - mean) / spread * [-1, 1]
+        unlike = (evidence - mean) / spread * np.tile([-1, 1], evidence.shape[1] // 2)
         if isinstance(our_parts(self.estimator_).classifier, SemiSupervisedClassifier):
-            return unlike.max(axis=1)
+            return unlike[:, :2].max(axis=1) + unlike[:, 2:].sum(axis=1) / math.sqrt(2)
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     @available_if(_has_scores)
@@ -415,13 +416,15 @@ def our_parts(estimator: Any) -> Parts:
 def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
     """Return scores (n, c), and concentration and residual (n, 2), of samples by a classifier or pipeline.
 
-    A semi-supervised classifier has probabilities, and reach and isolation, instead.
+    A semi-supervised classifier has probabilities, and first reach and isolation.
     """
     parts = our_parts(estimator)
     model, X = parts.classifier, parts.transform(X)
     if isinstance(model, SemiSupervisedClassifier):
-        return model.predict_proba(X), model.reach_(
-            to_host(check_samples(model, X)), model.device, model.n_jobs
+        plain = to_host(check_samples(model, X))  # the supervised classifier knows no names
+        near = model.reach_(plain, model.device, model.n_jobs)
+        return model.predict_proba(X), np.concatenate(
+            [near, evidence_of_atoms(model.estimator_, plain)], axis=1
         )
     X = check_samples(model, X)
     return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]

@@ -268,9 +268,10 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     hidden_scores_ : ndarray of shape (n_hidden, n_classes)
         Their scores, by the chosen method without their labels.
 
-    hidden_reach_ : ndarray of shape (n_hidden, 2)
+    hidden_evidence_ : ndarray of shape (n_hidden, 2) or (n_hidden, 4)
         Their `reach` without their labels, and their isolation: the distance of their k-th neighbour, relative
-        to the same of their neighbours.
+        to the same of their neighbours. If `estimator_` has atoms, also concentration and residual, see
+        `RejectingClassifier`.
 
     expected_accuracy_ : float or None
         Accuracy to expect, from hidden labels, without the luck of the best of several. See `LEDLClassifierCV`.
@@ -446,7 +447,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             expected_accuracy_interval_=choice.interval,
             graph_=graph,
             hidden_results_=choice.results,
-            hidden_reach_=choice.reach,
+            hidden_evidence_=choice.evidence,
             hidden_rows_=rows[labelled[choice.hidden]],
             hidden_scores_=choice.scores,
             label_distributions_=probabilities[copy_of],
@@ -533,7 +534,9 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         def guess(number: int) -> Array:
             train = folds[number][0]
             model = without_fold(unfitted, fitted, number, folds)
-            return supervised_scores(model.fit(X[labelled[train]], fitted.classes_[labels[train]]), X)
+            model.fit(X[labelled[train]], fitted.classes_[labels[train]])
+            evidence[number] = evidence_of_atoms(model, X[labelled[folds[number][1]]])
+            return supervised_scores(model, X)
 
         def find_hidden(task: tuple[int, str]) -> Array:
             number, method = task
@@ -545,13 +548,15 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         tasks = [(number, method) for method in methods for number in range(len(folds))]
         graph, S, reached = space.graph, space.graph.matrix(), []
+        evidence: dict[int, Array] = {}
         isolation = relative(to_host(space.distances), to_host(graph.neighbours), to_host(graph.weights))
         with one_blas_thread(), float32_products("full", self.device):
             guesses = map_in_threads(guess, range(len(folds)), threads)
             parts = map_in_threads(find_hidden, tasks, threads)
-            for train, test in folds:
+            for number, (train, test) in enumerate(folds):
                 values = to_host(reach(graph, S, as_array(labelled[train], space.Z), self.alpha))
-                reached.append(np.stack([values, isolation], axis=1)[labelled[test]])
+                near = np.stack([values, isolation], axis=1)[labelled[test]]
+                reached.append(np.concatenate([near, evidence[number]], axis=1))
         hidden = np.concatenate([test for _, test in folds])
         scores = [np.concatenate(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
         verdicts = [judge(one, labels[hidden]) for one in scores]
@@ -677,7 +682,7 @@ class Choice(NamedTuple):
     factor: float
     hidden: Array = np.array([], dtype=int)  # numbers of the labelled samples that were hidden
     scores: Array = None  # (n_hidden, c)
-    reach: Array = np.empty((0, 2))  # (n_hidden, 2): reach and isolation
+    evidence: Array = np.empty((0, 2))  # (n_hidden, 2 or 4)
     results: dict[str, Array] = {}  # noqa: RUF012  (never changed)
     expected: float | None = None
     interval: tuple[float, float] = (0.0, 1.0)
@@ -755,6 +760,13 @@ def labels_of_copies(y: Array, copy_of: Array, classes: Array) -> Array:
             )
         found[number] = y[row]
     return found
+
+
+def evidence_of_atoms(model: Any, X: Array) -> Array:
+    """Return concentration and residual of samples, (n, 2), or (n, 0) for a classifier without atoms."""
+    if not isinstance(model, DictionaryClassifier):
+        return np.empty((len(X), 0))
+    return model.dictionary_.judge(X, model.device, model.n_jobs)[1]
 
 
 def supervised_scores(model: Any, X: Array) -> Array:

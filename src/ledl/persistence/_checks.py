@@ -511,7 +511,8 @@ def check_other(model: Any, names: set[str]) -> None:
                 "its classes are not the classes of its classifier",
             )
             checked_label(model.reject_label_, classes)
-            expect(sizes["e"] == 2, "there must be two measures of evidence")
+            is_semi = isinstance(parts_of(model).classifier, SemiSupervisedClassifier)
+            expect(sizes["e"] in ((2, 4) if is_semi else (2,)), "there must be two measures of evidence")
             expect(bool(np.isin(model.cv_predictions_, classes).all()), "its predictions are no classes")
             places = model.judged_
             expect(places[0] >= 0 and bool((np.diff(places) > 0).all()), "its judged samples are not in order")
@@ -555,10 +556,14 @@ def check_semi_supervised(model: Any, sizes: dict[str, Any]) -> None:
     expect((graph is None) == (model.method_ == "supervised"), "its method needs a graph, and no other does")
     n_rows = len(model.label_distributions_)
     # They have no samples if no label could be hidden.
-    for name in ("hidden_rows_", "hidden_scores_", "hidden_reach_"):
+    for name in ("hidden_rows_", "hidden_scores_", "hidden_evidence_"):
         expect(hasattr(model, name), f"it has no {name}")
     if len(model.hidden_rows_):
-        hidden = {"hidden_rows_": "integers h", "hidden_scores_": "floats h c", "hidden_reach_": "floats h e"}
+        hidden = {
+            "hidden_rows_": "integers h",
+            "hidden_scores_": "floats h c",
+            "hidden_evidence_": "floats h e",
+        }
         check_fields(model, hidden, sizes)
     for rows in (model.labelled_rows_, model.hidden_rows_):
         expect(bool((rows >= 0).all() and (rows < n_rows).all()), "there are no such rows")
