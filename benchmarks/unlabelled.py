@@ -5,8 +5,8 @@
     python benchmarks/unlabelled.py junk [--datasets ucmerced aid caltech101] [--splits 3]
 
 time: SemiSupervisedClassifier with all its choices, five labels of each class, all others unlabelled. Its log
-has the time of each part. large: the same on Gaussian clusters with 512 features and 100 classes, without the
-accuracy's meaning.
+has the time of each part. large: the same on Gaussian clusters with 512 features and 100 classes; only its time
+and memory matter.
 junk: half of the classes lose their labels while their samples stay. Accuracy on the unlabelled samples of the
 other classes, and the AUROC of samples of known classes against junk, with and without the unlabelled samples.
 """

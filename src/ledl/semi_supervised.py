@@ -78,7 +78,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True, eq=False)
 class LabelGraph:
-    """Labels that were spread over a graph, and the map of new samples to its space, as NumPy arrays."""
+    """Hold labels that were spread over a graph, and map new samples to its space. Arrays are NumPy's."""
 
     features: FeatureMap
     mean: Array  # (d,): of the features
@@ -126,7 +126,7 @@ class LabelGraph:
 
 @dataclass(frozen=True, eq=False)
 class ReachMap:
-    """How near new samples are to labels, and to any samples at all, as NumPy arrays."""
+    """Measure how near new samples are to labels, and to any samples at all. Arrays are NumPy's."""
 
     features: FeatureMap
     mean: Array  # (d,)
@@ -531,32 +531,31 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         threads = 1 if self.device else n_threads(self.n_jobs)
         logger.info("Hidden labels: %d models in %d folds", len(methods), len(folds))
 
-        def guess(number: int) -> Array:
-            train = folds[number][0]
+        def guess(number: int) -> tuple[Array, Array]:
+            train, test = folds[number]
             model = without_fold(unfitted, fitted, number, folds)
             model.fit(X[labelled[train]], fitted.classes_[labels[train]])
-            evidence[number] = evidence_of_atoms(model, X[labelled[folds[number][1]]])
-            return supervised_scores(model, X)
+            return supervised_scores(model, X), evidence_of_atoms(model, X[labelled[test]])
 
         def find_hidden(task: tuple[int, str]) -> Array:
             number, method = task
             hidden = labelled[folds[number][1]]
             partly = y.copy()
             partly[hidden] = -1
-            found = self._answer(space, method, guesses[number], partly)
-            return guesses[number][hidden] if found is None else log_shares(to_host(found.F)[hidden])
+            scores, _ = guesses[number]
+            found = self._answer(space, method, scores, partly)
+            return scores[hidden] if found is None else log_shares(to_host(found.F)[hidden])
 
         tasks = [(number, method) for method in methods for number in range(len(folds))]
         graph, S, reached = space.graph, space.graph.matrix(), []
-        evidence: dict[int, Array] = {}
         isolation = relative(to_host(space.distances), to_host(graph.neighbours), to_host(graph.weights))
         with one_blas_thread(), float32_products("full", self.device):
             guesses = map_in_threads(guess, range(len(folds)), threads)
             parts = map_in_threads(find_hidden, tasks, threads)
-            for number, (train, test) in enumerate(folds):
+            for (train, test), (_, evidence) in zip(folds, guesses, strict=True):
                 values = to_host(reach(graph, S, as_array(labelled[train], space.Z), self.alpha))
                 near = np.stack([values, isolation], axis=1)[labelled[test]]
-                reached.append(np.concatenate([near, evidence[number]], axis=1))
+                reached.append(np.concatenate([near, evidence], axis=1))
         hidden = np.concatenate([test for _, test in folds])
         scores = [np.concatenate(parts[i : i + len(folds)]) for i in range(0, len(parts), len(folds))]
         verdicts = [judge(one, labels[hidden]) for one in scores]
