@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ledl.cli._console import PipedConsole, errors_reported, say, visible
-from ledl.cli._images import MaxPixels
+from ledl.cli._images import MaxPixels, SortBy
 
 # Printed at the end of the help.
 EXAMPLES = """
@@ -71,6 +71,28 @@ def label(
         ),
     ] = None,
     max_pixels: MaxPixels = None,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.csv|DIR|FILE.ledl|FILE.html",
+            help="Write what was labelled, without a page: a table of labels, with probabilities and who gave "
+            "them; a folder with one folder of images for each class; a model for [b]ledl predict[/b]; a page "
+            "with pictures. May be given several times, and while the page is open.",
+        ),
+    ] = None,
+    sort_by: Annotated[
+        SortBy | None,
+        typer.Option(help="With --export DIR: copy the images (default), link to them, or move them."),
+    ] = None,
+    unsure: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="P",
+            help='With --export DIR: suggestions with a probability below P go into the folder "unsure".',
+        ),
+    ] = None,
 ) -> None:
     """Label a folder of images on a page, with a few clicks.
 
@@ -81,15 +103,24 @@ def label(
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         try:
-            from ledl.labelling import Options, opened, serve
+            from ledl.labelling import Options, opened, serve, write
         except ModuleNotFoundError as error:
             if error.name not in ("starlette", "uvicorn", "PIL"):
                 raise
             raise ImportError(f"The page needs {error.name}: pip install 'ledl[label]'.") from None
         from ledl.images import MAX_PIXELS
 
+        if not export and (sort_by is not None or unsure is not None):
+            raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
+
         options = Options(folder, labels, features, preprocessing, size, max_pixels or MAX_PIXELS, store)
-        with opened(options, partial(say, console, style="dim")) as session, suppress(KeyboardInterrupt):
+        report = partial(say, console, style="dim")
+        if export:
+            how = sort_by or SortBy.copy
+            with opened(options, report, is_reader=True) as session:
+                write(session, export, sort_by=how, unsure=unsure or 0.0, say=partial(say, PipedConsole()))
+            return
+        with opened(options, report) as session, suppress(KeyboardInterrupt):
             place = visible(str(session.store.place))
             announce = partial(show_address, place=place, opens_browser=not no_browser)
             serve(session, port=port, announce=announce)

@@ -7,7 +7,6 @@ and no foreign Origin. Images are sent newly encoded, and only those that the se
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import secrets
@@ -29,9 +28,8 @@ from starlette.routing import Route
 from uvicorn import Config, Server
 
 from ledl.files import write_atomically
-from ledl.image_models import thumbnail
-from ledl.images import ImageError, read_image
-from ledl.labelling._export import summary_page, write_table
+from ledl.images import ImageError
+from ledl.labelling._export import summary_page, table
 from ledl.labelling._session import MOST_QUESTIONS, STATES, VIEWS, RefusedError, Session, UnknownError
 from ledl.labelling._store import ADDRESS, StoreError
 
@@ -39,7 +37,6 @@ HOSTS = {"127.0.0.1", "localhost", "::1"}
 LARGEST_BODY = 2**21  # bytes: the numbers of 200,000 images
 LONGEST_WAIT = 25.0  # seconds
 MOST_IMAGES = 1000  # in one answer
-LARGE_SIDE = 1600  # pixels
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -284,51 +281,21 @@ class Pages:
         return self.session.explain(number(request.path_params["id"], "The number of the image"))
 
     def labels(self, request: Request) -> Response:
-        return _download(write_table(self.session).encode(), "text/csv", "labels.csv")
+        return _download(table(self.session).encode(), "text/csv", "labels.csv")
 
     def summary(self, request: Request) -> Response:
         return _download(summary_page(self.session).encode(), "text/html", "summary.html")
 
-    def _path(self, request: Request) -> tuple[int, Path]:
-        """Return an image that the session knows, and where it is: below the folder, behind all links."""
-        key = number(request.path_params["id"], "The number of the image")
-        with self.session.lock:
-            i = self.session._position(key)
-            path = self.session.folder / self.session.images[i].path
-        top = os.path.realpath(self.session.folder)
-        if os.path.commonpath([top, os.path.realpath(path)]) != top:  # it was changed into a link since
-            raise UnknownError(
-                f"{self.session.names[i]} is a link to a file outside the folder. It is not shown."
-            )
-        return i, path
-
     def thumb(self, request: Request) -> Response:
         """Answer a small picture, which is made once."""
-        i, path = self._path(request)
-        image = self.session.images[i]
-        kept = self.session.store.place / "thumbs" / str(image.id // 1000)
-        file = kept / f"{image.id}-{image.size:x}-{image.mtime:x}.jpg"
-        try:
-            content = file.read_bytes()
-        except OSError:
-            content = thumbnail(str(path), self._max_pixels).tobytes()
-            with suppress(OSError):  # a full disk: it is made again the next time
-                kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_atomically(file, content)
-        return _jpeg(content)
+        return _jpeg(self.session.picture(self._position(request)))
 
     def image(self, request: Request) -> Response:
         """Answer a large picture, newly encoded: a file is never sent as something that it is not."""
-        _, path = self._path(request)
-        picture = read_image(path, "RGB", max_pixels=self._max_pixels, shrink_to=LARGE_SIDE)
-        picture.thumbnail((LARGE_SIDE, LARGE_SIDE))
-        out = io.BytesIO()
-        picture.save(out, "JPEG", quality=90)
-        return _jpeg(out.getvalue())
+        return _jpeg(self.session.large_picture(self._position(request)))
 
-    @property
-    def _max_pixels(self) -> int:
-        return int(self.session.extractor.max_pixels)
+    def _position(self, request: Request) -> int:
+        return self.session.position(number(request.path_params["id"], "The number of the image"))
 
     def answers(self, body: dict[str, Any], path: dict[str, Any]) -> Any:
         """Store what the person says about some images."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.image_models import find_extractor
+from ledl.files import write_atomically
+from ledl.image_models import find_extractor, thumbnail
 from ledl.images import (
     LONGEST_LABEL,
     MAX_PIXELS,
     find_table,
     image_files,
     is_answer,
+    read_image,
     read_labels,
     shown,
     simplified,
@@ -44,6 +47,7 @@ NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
 # Folders of cameras and dates, which are no classes: DCIM, 100CANON, 2023, 2023-01, 20230131.
 NO_CLASS = re.compile(r"dcim|\d{3}[a-z_]{5}|(19|20)\d\d([-_. ]?\d\d){0,2}", re.IGNORECASE)
 FORECAST = 50  # labels more
+LARGE_SIDE = 1600  # pixels
 
 
 class RefusedError(ValueError):
@@ -108,10 +112,10 @@ def look_into(options: Options, store: Store, *, is_writer: bool, report: Callab
     """Look what is in the folder, bring the store up to date, and return the session about it."""
     folder = options.folder
     found, unused = image_files([folder])
-    top, inside, outside = os.path.realpath(folder), dict[str, tuple[int, int]](), list[tuple[str, str]]()
+    inside, outside = dict[str, tuple[int, int]](), list[tuple[str, str]]()
     for file in found:
         name = str(file.relative_to(folder))
-        if os.path.commonpath([top, os.path.realpath(file)]) != top:
+        if not is_below(folder, file):
             outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
             continue
         try:
@@ -142,6 +146,11 @@ def look_into(options: Options, store: Store, *, is_writer: bool, report: Callab
     if is_writer:
         store.set(**kept)
     return session
+
+
+def is_below(folder: Path, path: str | Path) -> bool:
+    """Return whether a file lies in a folder, behind all links."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 class Session:
@@ -287,7 +296,7 @@ class Session:
         """Store one label for images, or that nobody can say (`skip`), or take their labels away."""
         with self.lock:
             for key in images:
-                self._position(key)
+                self.position(key)
             change = Change("", [], [])
             if new_class is not None:
                 label = self._add_class(change, new_class)
@@ -397,7 +406,8 @@ class Session:
         self.revision += 1
         self.on_change()
 
-    def _position(self, key: int) -> int:
+    def position(self, key: int) -> int:
+        """Return the position of the image with a number, or raise UnknownError."""
         if key not in self.place:
             raise UnknownError(f"There is no image with the number {key}. Load the page again.")
         return self.place[key]
@@ -577,10 +587,40 @@ class Session:
         """Return the numbers of images by which the page names them."""
         return [self.images[i].id for i in positions]
 
+    def picture(self, i: int) -> bytes:
+        """Return an image as a small JPEG file, which is made once."""
+        image, path = self.images[i], self._path(i)
+        folder = self.store.place / "thumbs" / str(image.id // 1000)
+        file = folder / f"{image.id}-{image.size:x}-{image.mtime:x}.jpg"
+        with suppress(OSError):
+            return file.read_bytes()
+        content: bytes = thumbnail(path, self.extractor.max_pixels).tobytes()
+        with suppress(OSError):  # a full disk: it is made again the next time
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(file, content)
+        return content
+
+    def large_picture(self, i: int) -> bytes:
+        """Return an image as a JPEG file."""
+        image = read_image(
+            self._path(i), "RGB", max_pixels=self.extractor.max_pixels, name=self.names[i], shrink_to=LARGE_SIDE
+        )
+        image.thumbnail((LARGE_SIDE, LARGE_SIDE))
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=90)
+        return out.getvalue()
+
+    def _path(self, i: int) -> str:
+        """Return where an image is: below the folder, behind all links."""
+        path = str(self.folder / self.images[i].path)
+        if not is_below(self.folder, path):  # it was changed into a link since
+            raise UnknownError(f"{self.names[i]} is a link to a file outside the folder. It is not shown.")
+        return path
+
     def explain(self, key: int) -> dict[str, Any]:
         """Return why the model thinks so about an image."""
         with self.lock:
-            i = self._position(key)
+            i = self.position(key)
             asked, found = self.asked, self.image(i)
             row = int(self.row_of[i])
             answer: dict[str, Any] = {"image": found, "ranking": [], "because": [], "text": "", "model": None}
