@@ -50,8 +50,11 @@ def raw(port, content, is_whole=True):
         if not is_whole:
             connection.shutdown(socket.SHUT_WR)
         found = b""
-        while part := connection.recv(65536):
-            found += part
+        try:
+            while part := connection.recv(65536):
+                found += part
+        except TimeoutError:
+            pytest.fail(f"The server hangs after {content[:300]!r}, and has answered {found[:300]!r}")
     return found
 
 
