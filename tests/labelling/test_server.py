@@ -323,6 +323,7 @@ def check_fuzzed(server, n, seed):
     assert statuses.get(200, 0) > n // 10, statuses  # some were right
     assert statuses.get(0, 0) < n // 5, statuses
     assert server.state()["features"]["error"] is None
+    assert "Traceback" not in server.complaints()
 
 
 @pytest.fixture
