@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ledl.explanations import Explanation, explain
     from ledl.model_selection import BatchedSearchCV, LEDLClassifierCV
     from ledl.persistence import ModelFileError, load, save
+    from ledl.questions import next_questions
     from ledl.rejection import RejectingClassifier
     from ledl.semi_supervised import SemiSupervisedClassifier
 
@@ -50,6 +51,7 @@ __all__ = [
     "explanations",
     "features",
     "load",
+    "next_questions",
     "persistence",
     "plots",
     "save",
@@ -65,6 +67,7 @@ _HOME = {
     "RejectingClassifier": "ledl.rejection",
     "SemiSupervisedClassifier": "ledl.semi_supervised",
     "explain": "ledl.explanations",
+    "next_questions": "ledl.questions",
     **dict.fromkeys(("ModelFileError", "load", "save"), "ledl.persistence"),
     "sparse_encode": "ledl.coding",
 }

@@ -18,7 +18,7 @@ be of one size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import NormalDist
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,22 +240,23 @@ class Learner:
         order = np.random.default_rng(0).permutation(hidden)
         parts = [order[i::PARTS] for i in range(min(PARTS, len(order)))]
 
-        def hits(part: Array) -> int:
-            known = mine.copy()
-            known[part] = -1
-            labelled = np.flatnonzero(known >= 0)
-            classes, numbers = np.unique(known[labelled], return_inverse=True)
-            if len(classes) < 2:
-                return 0
-            found = self._guess(labelled, numbers, len(classes), weights, None, 1, cancelled)
-            return int((classes[to_host(found.total)[part].argmax(axis=1)] == mine[part]).sum())
-
         with one_blas_thread(), float32_products("full", self.device):
+            hits = partial(self._hits, mine, weights, cancelled)
             n_right = sum(map_in_threads(hits, parts, 1 if self.device else self.threads))
-        found = wilson(n_right, len(hidden))
-        # Suggestions are as sure as they are right, in the mean.
+            # Suggestions are as sure as they are right, in the mean.
         self.confidence = float(np.clip(n_right / len(hidden), 0.5, 0.98))
-        return found
+        return with_interval(n_right, len(hidden))
+
+    def _hits(self, mine: Array, weights: Array, cancelled: Callable[[], bool] | None, hidden: Array) -> int:
+        """Return how many of some labels are found again while they are hidden."""
+        known = mine.copy()
+        known[hidden] = -1
+        labelled = np.flatnonzero(known >= 0)
+        classes, numbers = np.unique(known[labelled], return_inverse=True)
+        if len(classes) < 2:
+            return 0
+        found = self._guess(labelled, numbers, len(classes), weights, None, 1, cancelled)
+        return int((classes[to_host(found.total)[hidden].argmax(axis=1)] == mine[hidden]).sum())
 
     def _of_samples(self, y: Array) -> Array:
         """Return the labels of distinct samples. Of copies with different labels, the last row counts."""
@@ -347,15 +348,16 @@ class Learner:
     def _hide_some(self, labelled: Array, numbers: Array, classes: Array) -> None:
         """Note what the experts say of labels that are hidden from them in turn, if any can be."""
         folds = default_folds(numbers, 0)
-
-        def say(fold: tuple[Array, Array]) -> Array:
-            train, test = fold
-            found = self._guess(labelled[train], numbers[train], len(classes), np.array(FIRST_WEIGHTS), None, 1)
-            return self._experts(found, labelled[test])
-
+        say = partial(self._say, labelled, numbers, len(classes))
         parts = map_in_threads(say, folds, 1 if self.device else self.threads)
         for (_, test), part in zip(folds, parts, strict=True):
             self.said |= {int(labelled[i]): Said(classes, one) for i, one in zip(test, part, strict=True)}
+
+    def _say(self, labelled: Array, numbers: Array, c: int, fold: tuple[Array, Array]) -> Array:
+        """Return what the experts say of one part of the labels, from the other part."""
+        train, test = fold
+        found = self._guess(labelled[train], numbers[train], c, np.array(FIRST_WEIGHTS), None, 1)
+        return self._experts(found, labelled[test])
 
     def _note_what_was_said(self, labelled: Array) -> None:
         """Note what the last lesson said of the samples that have got labels since."""
@@ -410,13 +412,12 @@ def places_of(values: Array, among: Array) -> Array:
     return np.where(among[places] == values, places, len(among))
 
 
-def wilson(n_right: int, n: int, level: float = 0.9) -> Estimate:
-    """Return a share and Wilson's interval of it."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    share = n_right / n
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return Estimate(share, float(max(0.0, middle - half)), float(min(1.0, middle + half)), n)
+def with_interval(n_right: int, n: int) -> Estimate:
+    """Return a share and its 90 % interval, Wilson's."""
+    from scipy.stats import binomtest  # takes a while to import
+
+    interval = binomtest(n_right, n).proportion_ci(0.9, method="wilson")
+    return Estimate(n_right / n, float(interval.low), float(interval.high), n)
 
 
 def mix(questions: Sequence[int], checks: Sequence[int], n: int, n_checks: int = 0) -> list[tuple[int, bool]]:
