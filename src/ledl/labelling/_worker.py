@@ -213,7 +213,7 @@ def _content(path: Path) -> str | None:
 
 def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
     """Learn from the newest labels again and again, and estimate how good it is in between."""
-    from ledl.labelling._learning import CancelledError, Learner
+    from ledl.lessons import CancelledError, Learner
 
     learner: Learner | None = None
     last_estimate = -PATIENCE
