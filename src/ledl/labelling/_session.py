@@ -375,7 +375,7 @@ class Session:
             return self._done(self.store.undo(*self.undo_stack[-1]), self.undo_stack, self.redo_stack)
 
     def redo(self) -> dict[str, Any]:
-        """Do again what was undone last."""
+        """Repeat what was undone last."""
         with self.lock:
             if not self.redo_stack:
                 raise RefusedError("There is nothing to redo.")

@@ -146,7 +146,7 @@ class Inbox:
 
 
 def work(connection: Connection, task: Task) -> None:
-    """Do all the work of the process: features first, then one lesson after another."""
+    """Make features first, then learn one lesson after another: all that the process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with suppress(AttributeError, OSError):  # not on every system
         os.nice(5)
