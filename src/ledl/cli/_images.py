@@ -518,7 +518,7 @@ def explain(
         if max_pixels is not None:
             opened.extractor.set_params(max_pixels=max_pixels)
         found = explain_image(opened, image, out, reject=reject, against=against)
-        say(PipedConsole(), f"{found.text(opened.record.names)}\n\nPage: {out.resolve()}")
+        say(PipedConsole(), f"{found.text(opened.record.names or None)}\n\nPage: {out.resolve()}")
 
 
 def info(
