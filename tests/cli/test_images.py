@@ -398,6 +398,14 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
             ["predict", "model.ledl", "known", "--labels", "t.csv", "--confusion", "./t.csv"],
             "--confusion t.csv would replace the file of another option",
         ),
+        (
+            ["fit", "known", "-o", "known/null/00.png"],
+            "--out known/null/00.png has the name of an image, which would be lost",
+        ),
+        (
+            ["fit", "known", "-o", "m.ledl", "--method", "lda", "--size", "8", "--per-class", "2"],
+            "--method lda needs more images than classes",
+        ),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "uses 8 x 8 pixels, gray, no network"),
         (
             ["fit", "known", "-o", "m.ledl", "--cache", "c"],
