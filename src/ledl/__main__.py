@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -13,6 +15,8 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         sys.exit(f"The command line needs {error.name}: pip install 'ledl[cli]'.")
+    if sys.stdout is None:  # the shell has closed it
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # that of an old terminal may not know all letters
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -57,7 +57,7 @@ from ledl.images import (
     unused_lines,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval
+from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval, default_folds
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
 from ledl.semi_supervised import SemiSupervisedClassifier
@@ -678,6 +678,8 @@ def fit_features(
         raise only_one_class(y[0])
     if has_others and not others:
         raise ImageError(f"No unlabelled image can be used. {next(iter(skipped.values()))}")
+    is_hidden = bool(others) or counts.max() == 1  # labels, and not images, as a test; or there is none
+    check_enough(method, y, default_folds(y, seed) if is_hidden else judging_folds(5, X, y))
     settings: dict[str, Any] = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
@@ -711,6 +713,16 @@ def fit_features(
         for path, row in zip(others, classifier.label_distributions_[len(y) :] if others else (), strict=True)
     ]
     return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers))
+
+
+def check_enough(method: str, y: Array, folds: list[tuple[Array, Array]]) -> None:
+    """Raise ValueError if a method needs more images than classes, and has fewer, also without a fold."""
+    n = min([len(y), *(len(train) for train, _ in folds)])
+    if METHODS[method].fewest > 1 and n <= len(np.unique(y)):
+        raise ValueError(
+            f"--method {method} needs more images than classes, also while some are left out to test it. Give "
+            "three images of each class, or choose another method."
+        )
 
 
 def features_of(extractor: Any, files: Sequence[str], watch: Watch) -> tuple[Array, dict[str, str]]:

@@ -222,7 +222,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     n_components : int, default=256
         Number of directions of the largest variance in which all this happens. There are at most a third as
-        many as samples, or 32: a few hundred samples do not tell the covariance in more.
+        many as samples, or 32: a few hundred samples do not tell the covariance in more. Beyond 4,096 samples
+        and features they are found by subspace iteration, close to the exact ones.
 
     power : float, default=0.5
         Features are :math:`\mathrm{sign}(x) |x|^{power}`, scaled to norm 1. The default takes square roots.

@@ -1,10 +1,12 @@
 """What all commands print to people and programs, and how they end."""
 
 import io
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +15,8 @@ from helpers.commands import FAST, LEDL, run
 from helpers.digits import NAMES
 from ledl.__main__ import main
 from ledl.cli import app
+
+QUICK = ["--methods", "1-nn", "--splits", "1", "--no-figures", "--jobs", "1"]
 
 
 def test_version_and_no_command():
@@ -75,6 +79,37 @@ def test_a_closed_pipe_prints_no_error(folder, model):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode != 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "MODEL", "IMAGE", "--format", "csv"],
+        ["reproduce", *QUICK, "--out", "OUT"],
+        ["reproduce", *QUICK, "--out", "OUT", "--json"],
+    ],
+)
+def test_a_full_disk_behind_a_redirect_is_one_line(folder, model, tmp_path, words):
+    places = {"MODEL": model, "IMAGE": folder / "known" / "null" / "00.png", "OUT": tmp_path}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*LEDL, *(str(places.get(word, word)) for word in words)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: The output cannot be written: No space left")
+    assert "Traceback" not in done.stderr
+
+
+def test_output_that_the_shell_has_closed_is_not_missed(folder, model):
+    image = folder / "known" / "null" / "00.png"
+    words = shlex.join([*LEDL, "predict", str(model), str(image), "--format", "csv"])
+    done = subprocess.run(["sh", "-c", f"{words} >&-"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ctrl_c_ends_cleanly(folder, model, tmp_path):

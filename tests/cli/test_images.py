@@ -79,6 +79,15 @@ def test_a_page_says_why_it_is_not_another_class(folder, model, tmp_path):
         assert f"Why null and not {other}?" in (tmp_path / "why.html").read_text("utf-8")
 
 
+def test_a_model_that_was_saved_in_python_is_explained_without_names_of_images(folder, tmp_path):
+    images = [str(folder / "known" / name / f"{i:02d}.png") for name in NAMES for i in range(4)]
+    trained = make_pipeline(PixelFeatures(size=8), CRCClassifier()).fit(images, np.repeat(NAMES, 4))
+    save(trained, tmp_path / "m.ledl")
+    done = run("explain", tmp_path / "m.ledl", images[0], "-o", tmp_path / "why.html")
+    assert done.returncode == 0, done.stderr
+    assert f"row 0 (class {NAMES[0]}" in done.stdout
+
+
 def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model, tmp_path):
     bad = tmp_path / "bad [x].png"
     bad.write_bytes(b"not an image")
@@ -388,6 +397,14 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (
             ["predict", "model.ledl", "known", "--labels", "t.csv", "--confusion", "./t.csv"],
             "--confusion t.csv would replace the file of another option",
+        ),
+        (
+            ["fit", "known", "-o", "known/null/00.png"],
+            "--out known/null/00.png has the name of an image, which would be lost",
+        ),
+        (
+            ["fit", "known", "-o", "m.ledl", "--method", "lda", "--size", "8", "--per-class", "2"],
+            "--method lda needs more images than classes",
         ),
         (["predict", "model.ledl", "known", "--features", "n.onnx"], "uses 8 x 8 pixels, gray, no network"),
         (

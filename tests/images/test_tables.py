@@ -104,6 +104,8 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ("path,label\n,cat\n", "line 2: there is a label, 'cat', but no path"),
         ("a.png,Cat\nb.png,cat\n", "Two classes have the same name: 'Cat' and 'cat'"),
         ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),
+        ("path,label\na.png,dog\n%s,cat\n" % ("x" * 5000), "line 3: there is no image 'x{200}'. Paths"),
+        ('path,label\n"""a\\u0000.png""",cat\n', r"line 2: there is no image 'a\\x00.png'"),
         ("PK\x03\x04\0\0", "cannot be read: it is not text. In a spreadsheet, save the table as CSV"),
     ],
 )

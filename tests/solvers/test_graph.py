@@ -1,5 +1,7 @@
 """Graphs and labels that spread over them: against scikit-learn, dense matrices and a plain transcription."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -55,6 +57,22 @@ def test_principal_axes_are_those_of_scikit_learn(shape, n_axes):
     wanted = PCA().fit(Z).components_[: found.shape[1]]
     assert found.shape[1] == min(n_axes, 20 if shape[1] == 20 else 19)  # 20 centred samples span 19 directions
     np.testing.assert_allclose(np.abs(np.sum(found.T * wanted, axis=1)), 1, atol=1e-9)
+
+
+def test_axes_of_many_samples_with_many_features_need_no_matrix_of_all_pairs():
+    n, r = module.MANY + 50, 12
+    rng = np.random.default_rng(0)
+    rows, axes = (np.linalg.qr(rng.standard_normal((n, r)))[0] for _ in range(2))
+    noise = 1e-3 / n**0.5 * rng.standard_normal((n, n), dtype=np.float32)
+    Z = ((rows * np.linspace(9, 3, r)) @ axes.T).astype(np.float32) + noise  # these axes, and noise in all
+    tracemalloc.start()
+    try:
+        found = principal_axes(Z, r - 2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(np.abs(axes.T @ found), np.eye(r)[:, : r - 2], atol=1e-3)
+    assert peak < Z.nbytes / 4
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -17,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 # Exit statuses; the first is the shell's for Ctrl-C.
 INTERRUPTED, FAILED, SOME_UNREADABLE = 130, 2, 1
-
+# Errors of a full disk. If it is behind a redirect of the shell, they have no name of a file.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 # Parameters of the library that are options of the commands, and the names that differ.
 PARAMETER = re.compile(
@@ -77,6 +79,8 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         text = str(error) or "There is not enough memory. Use smaller or fewer images."
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            text = f"The output cannot be written: {error.strerror}. Make room, or write it elsewhere."
         say(console, f"Error: {as_options(text)}", style="red")
         raise typer.Exit(FAILED) from None
 

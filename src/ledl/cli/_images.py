@@ -134,7 +134,9 @@ def check_page(path: Path | None) -> None:
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
-    """Raise an error if a file for output is a file of another option, which would be lost."""
+    """Raise an error if a file for output is an image, or a file of another option, which would be lost."""
+    from ledl.images import SUFFIXES
+
     taken = set(map(os.path.realpath, inputs))
     for option, path in outputs.items():
         if path is not None:
@@ -142,6 +144,11 @@ def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
             if str(place) in taken:
                 raise ValueError(
                     f"{option} {path} would replace the file of another option. Choose another name."
+                )
+            if place.suffix.lower() in SUFFIXES:
+                raise ValueError(
+                    f"{option} {path} has the name of an image, which would be lost or taken for one. Choose "
+                    "another name."
                 )
             taken.add(str(place))
 
@@ -518,7 +525,7 @@ def explain(
         if max_pixels is not None:
             opened.extractor.set_params(max_pixels=max_pixels)
         found = explain_image(opened, image, out, reject=reject, against=against)
-        say(PipedConsole(), f"{found.text(opened.record.names)}\n\nPage: {out.resolve()}")
+        say(PipedConsole(), f"{found.text(opened.record.names or None)}\n\nPage: {out.resolve()}")
 
 
 def info(

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from ledl.cli._console import errors_reported, say
+from ledl.cli._console import PipedConsole, errors_reported, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS, SEMI_SUPERVISED, SUPERVISED
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def reproduce(
     """
     from ledl import experiments
 
-    console = Console(stderr=True)
+    console = PipedConsole(stderr=True)
     is_semi = "semi" in (datasets or [])
     chosen = [name for name in datasets or ["digits"] if name != "semi"] or ["paper"]
     plan = experiments.Plan(
@@ -144,17 +144,17 @@ def reproduce(
             raise ChildProcessError(
                 f"A process was killed, perhaps because memory ran out. {kept} Use fewer --jobs."
             ) from None
-    if as_json:
-        found = {
-            "rows": [row._asdict() for row in outcome.rows],
-            "remarks": outcome.remarks,
-            "failures": outcome.failures,
-            "report": str(outcome.report.resolve()) if outcome.report else None,
-            "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
-        }
-        typer.echo(json.dumps(found, allow_nan=False))
-    else:
-        _show(outcome, out)
+        if as_json:
+            found = {
+                "rows": [row._asdict() for row in outcome.rows],
+                "remarks": outcome.remarks,
+                "failures": outcome.failures,
+                "report": str(outcome.report.resolve()) if outcome.report else None,
+                "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
+            }
+            typer.echo(json.dumps(found, allow_nan=False))
+        else:
+            _show(outcome, out)
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -208,7 +208,7 @@ def _left(progress: Progress) -> str:
 
 
 def _show(outcome: Outcome, out: Path) -> None:
-    console = Console()
+    console = PipedConsole()
     marks = {"best": ("* ", "bold green"), "within noise": ("~ ", ""), "": ("", "")}  # also seen without colour
     for table in outcome.tables:
         if table.prose:  # too long: only in the files

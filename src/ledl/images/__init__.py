@@ -21,6 +21,7 @@ from ledl.images._networks import CAFFE, IMAGENET, NetworkError, Preprocessing
 from ledl.images._reading import (
     FORMATS,
     MAX_PIXELS,
+    SUFFIXES,
     ImageError,
     Source,
     content_key,
@@ -41,6 +42,7 @@ __all__ = [
     "LONGEST_LABEL",
     "MAX_PIXELS",
     "REJECTED",
+    "SUFFIXES",
     "UNSURE",
     "ColorFeatures",
     "ImageError",

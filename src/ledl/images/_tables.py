@@ -59,8 +59,8 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
         images = _images_named(root, table, name, anywhere)
         if not images and (anywhere or not _images_named(root, table, name, True)):
             raise ImageError(
-                f"{where}: there is no image {name!r}. Paths begin at {shown(root)}, at the table or at the "
-                "current folder. If this line is a header, call its columns path and label."
+                f"{where}: there is no image {name[:200]!r}. Paths begin at {shown(root)}, at the table or at "
+                "the current folder. If this line is a header, call its columns path and label."
             )
         if not images:
             raise ImageError(
@@ -122,12 +122,14 @@ def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Pa
     """Return the files in a folder, or `anywhere`, that a table may mean by a path: one, none or several."""
     top = os.path.abspath(root)
     found: dict[str, Path] = {}
+    if "\0" in name:  # which no system allows
+        return []
     for base in (root, table.parent, Path()):
         given = path = os.path.abspath(base / name)
         if not Path(path).is_relative_to(top):  # a link may lead to the folder
             path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
         image = root / os.path.relpath(path, top)
-        if Path(os.path.abspath(image)).is_relative_to(top) and image.is_file():
+        if Path(os.path.abspath(image)).is_relative_to(top) and os.path.isfile(image):
             found[os.path.abspath(image)] = image
         elif anywhere and os.path.isfile(given):
             found.setdefault(given, Path(os.path.normpath(base / name)))

@@ -104,8 +104,8 @@ class Checkpoint:
             needed, free = 2 * sum(map(n_bytes, self._shapes.values())), shutil.disk_usage(folder).free
             if needed > free:
                 raise OSError(
-                    f"A checkpoint and its successor need {needed / 1e9:,.1f} GB, but {folder} has "
-                    f"{free / 1e9:,.1f} GB. Choose another folder, or use fewer atoms."
+                    f"A checkpoint and its successor need {needed / 1e6:,.1f} MB, but {folder} has "
+                    f"{free / 1e6:,.1f} MB. Choose another folder, or use fewer atoms."
                 ) from None
             remove_unfinished(self._place)
             return None

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ledl.arrays import Array, is_torch, namespace, solve_lower, sparse_matrix
+from ledl.arrays import Array, as_array, is_torch, namespace, solve_lower, sparse_matrix
 from ledl.parallel import map_in_threads
 from ledl.solvers.compiled import find
 
@@ -33,6 +33,9 @@ MAX_STEPS = 300
 CONFIDENCE, SOME_ROWS = 0.9, 4096
 # Less than any share that matters, and than any amount that does.
 TINY, LEAST = 1e-12, 1e-30
+# With more samples and features than this, directions of the largest variance are found by so many steps of
+# subspace iteration, with so many more directions than are asked for.
+MANY, AXES_STEPS, MORE_AXES = 4096, 7, 32
 # Numbers in a block of distances: small enough for a processor's cache, large enough for fast products.
 BLOCK = {"host": 2**21, "device": 2**28}
 
@@ -40,9 +43,16 @@ BLOCK = {"host": 2**21, "device": 2**28}
 def principal_axes(Z: Array, n_axes: int) -> Array:
     """Return the directions of the largest variance of centred samples: (n, d) -> (d, r), r <= n_axes.
 
-    They come from the smaller one of Z'Z and Z Z'. Directions without variance are left out.
+    They come from the smaller one of Z'Z and Z Z'. Where that is large, its eigenvectors would take minutes and
+    gigabytes. The directions are then found in the span of a few that subspace iteration gives: close to the
+    exact ones, and always the same. Directions without variance are left out.
     """
     xp, (n, d) = namespace(Z), Z.shape
+    if min(n, d) > max(MANY, 8 * n_axes):
+        Q = as_array(np.random.default_rng(0).standard_normal((d, n_axes + MORE_AXES)), Z, Z.dtype)
+        for _ in range(AXES_STEPS):
+            Q = xp.linalg.qr(Z.mT @ (Z @ Q))[0]
+        return Q @ principal_axes(Z @ Q, n_axes)
     products = xp.astype(Z.mT @ Z if d <= n else Z @ Z.mT, xp.float64)
     m = len(products)
     if is_torch(Z):
