@@ -107,7 +107,7 @@ class Estimate(NamedTuple):
 class Guesses(NamedTuple):
     """What the experts say of all samples, and what they are together."""
 
-    experts: tuple[Array, Array, Array]  # (n, c) each: logarithms of probabilities, up to a factor
+    experts: tuple[Array, ...]  # (n, c) each: logarithms of probabilities
     total: Array  # (n, c): their weighted sum
     R: Array  # (n, c): probabilities from Gaussians of all samples, for the next space
     gaussians: Array  # (n, c): their logarithms, where labelled samples have no say about themselves
@@ -295,24 +295,26 @@ class Learner:
         known = where, as_array(one_hots, Z)
         H = one_hot(Z, where, as_array(one_hots * masses(numbers).astype(np.float32), Z))
         how = H, threads or self.threads, cancelled
-        alone = Gaussians.of_labelled(Z, products, *known).guess(Z)
-        plain = log_shares(spread(self.plain, H, SHARE_OF_NEIGHBOURS))
-        starts = sharpen(alone, *known), sharpen(plain, *known)
+        alone = sharpen(Gaussians.of_labelled(Z, products, *known).guess(Z), *known)
+        plain = sharpen(log_shares(spread(self.plain, H, SHARE_OF_NEIGHBOURS)), *known)
         if R is None:  # each start goes its own way for two steps
             ends = []
-            for start in starts:
+            for start in (alone, plain):
                 _, learnt = self._spread_in_space_of(start, *how)
                 ends.append(self._spread_in_space_of(sharpen(self._gaussians(learnt, known), *known), *how)[1])
             R = sharpen(ends[0] + ends[1], *known)
         else:
             R[where] = known[1]
-            R = (R + starts[0] + starts[1]) / 3
+            R = (R + alone + plain) / 3
+        log = namespace(Z).log
         for _ in range(2):
             graph, learnt = self._spread_in_space_of(R, *how)
-            total = float(weights[0]) * learnt + float(weights[1]) * plain + float(weights[2]) * alone
+            # All are as sure as each other, so that weights mean the same for each.
+            experts = tuple(log(one + TINY) for one in (sharpen(learnt, *known), plain, alone))
+            total = sum(float(weight) * one for weight, one in zip(weights, experts, strict=True))
             gaussians = self._gaussians(total, known)
             R = sharpen(gaussians, *known)
-        return Guesses((learnt, plain, alone), total, R, gaussians, graph)
+        return Guesses(experts, total, R, gaussians, graph)
 
     def _spread_in_space_of(
         self, R: Array, H: Array, threads: int, cancelled: Callable[[], bool] | None
