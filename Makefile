@@ -12,7 +12,7 @@ help:  ## this list
 .venv/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[photos,plots,progress,download,dask]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[photos,label,plots,progress,download,dask]" --group dev
 	touch $@
 
 demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder of images, and why it answers so

@@ -10,13 +10,14 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from numbers import Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -577,7 +578,18 @@ def fit_folder(
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
     trained = fit_files(extractor, files, names[target], others, method, select, seed, watch, skip_unreadable)
-    used = trained.record.files
+    return complete(trained, folder, per_class=per_class, thumbnails=thumbnails)
+
+
+def complete(
+    trained: ImageModel,
+    folder: str | os.PathLike[str],
+    *,
+    per_class: int | None = None,
+    thumbnails: bool = True,
+) -> ImageModel:
+    """Complete the record of a model that was trained on images of a folder, so that it can go elsewhere."""
+    used, max_pixels = trained.record.files, trained.extractor.max_pixels
     record = replace(
         trained.record,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -629,16 +641,32 @@ def fit_files(
     watch: Watch,
     skip_unreadable: bool = False,
 ) -> ImageModel:
-    """Make features of images, choose settings if asked for, and return the model fitted on them.
-
-    The record has the accuracy in cross-validation, and the paths of the images that could be read.
-    """
+    """Make features of images, and return the model that `fit_features` fits on them."""
     everything = [*files, *unlabelled]
     X, skipped = features_of(extractor.fit(), everything, watch)
     if skipped and not skip_unreadable:
         raise unreadable(list(skipped.values()), len(everything))
+    return fit_features(extractor, X, everything, labels, method, select, seed, skipped)
+
+
+def fit_features(
+    extractor: Any,
+    X: Array,
+    everything: Sequence[str],
+    labels: Array,
+    method: str = "ledl-cv",
+    select: str = "defaults",
+    seed: int = 0,
+    skipped: Mapping[str, str] = MappingProxyType({}),
+) -> ImageModel:
+    """Choose settings if asked for, and return the model fitted on features of images.
+
+    The first images have `labels`, the others have none. Rows of NaN are left out; `skipped` says why. The
+    record has the accuracy in cross-validation, and the paths of the images that could be read.
+    """
     is_good = ~np.isnan(X).any(axis=1)
-    X, y = X[is_good], labels[is_good[: len(files)]]
+    has_others = len(everything) > len(labels)
+    X, y = X[is_good], labels[is_good[: len(labels)]]
     kept = [everything[i] for i in np.flatnonzero(is_good).tolist()]
     used, others = kept[: len(y)], kept[len(y) :]
     classes, counts = np.unique(y, return_counts=True)
@@ -648,7 +676,7 @@ def fit_files(
         raise ImageError(f"No image of the class {min(lost)} can be used. {reason}")
     if len(classes) < 2:
         raise only_one_class(y[0])
-    if unlabelled and not others:
+    if has_others and not others:
         raise ImageError(f"No unlabelled image can be used. {next(iter(skipped.values()))}")
     settings: dict[str, Any] = {}
     with threadpool_limits(1), warnings.catch_warnings():

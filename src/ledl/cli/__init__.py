@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import ledl
-from ledl.cli import _images, _reproduce
+from ledl.cli import _images, _label, _reproduce
 
 __all__ = ["app"]
 
@@ -38,4 +38,5 @@ def _main(
 
 for command in (_images.fit, _images.predict, _images.explain, _images.info, _images.datasets):
     app.command(epilog=_images.EXAMPLES[command.__name__])(command)
+app.command(epilog=_label.EXAMPLES)(_label.label)
 app.command(epilog=_reproduce.EXAMPLES)(_reproduce.reproduce)

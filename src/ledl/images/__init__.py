@@ -12,7 +12,9 @@ from ledl.images._folders import (
     UNSURE,
     Unused,
     image_files,
+    is_answer,
     load_image_folder,
+    simplified,
     unused_lines,
 )
 from ledl.images._networks import CAFFE, IMAGENET, NetworkError, Preprocessing
@@ -28,8 +30,8 @@ from ledl.images._reading import (
     read_image,
     shown,
 )
-from ledl.images._sorting import Sorter
-from ledl.images._tables import LONGEST_LABEL
+from ledl.images._sorting import Sorter, why_no_folder
+from ledl.images._tables import LONGEST_LABEL, find_table, read_labels
 
 __all__ = [
     "CAFFE",
@@ -52,12 +54,17 @@ __all__ = [
     "Unused",
     "content_key",
     "efficientnet_is_installed",
+    "find_table",
     "height_and_width",
     "image_files",
+    "is_answer",
     "load_image_folder",
     "median_short_side",
     "pillow",
     "read_image",
+    "read_labels",
     "shown",
+    "simplified",
     "unused_lines",
+    "why_no_folder",
 ]

@@ -1,0 +1,776 @@
+"""Answer what the page may ask: which images, what they are called, what the model thinks. No HTTP here."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.files import write_atomically
+from ledl.image_models import find_extractor, thumbnail
+from ledl.images import (
+    LONGEST_LABEL,
+    MAX_PIXELS,
+    find_table,
+    image_files,
+    is_answer,
+    read_image,
+    read_labels,
+    shown,
+    simplified,
+    unused_lines,
+)
+from ledl.labelling._store import BY, NAME, Answer, BusyError, Change, Class, Image, Store, alone, place_of
+from ledl.labelling._worker import Job, Task, Worker
+
+if TYPE_CHECKING:
+    from ledl.labelling._learning import Estimate, Lesson
+
+VIEWS = ("ask", "check", "doubtful", "all")
+STATES = ("labelled", "unlabelled", "skipped")
+MOST_CLASSES = 1000
+MOST_QUESTIONS = 500
+# Folders whose images have no label, beside the answers of ledl predict.
+NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
+# Folders of cameras and dates, which are no classes: DCIM, 100CANON, 2023, 2023-01, 20230131.
+NO_CLASS = re.compile(r"dcim|\d{3}[a-z_]{5}|(19|20)\d\d([-_. ]?\d\d){0,2}", re.IGNORECASE)
+FORECAST = 50  # labels more
+LARGE_SIDE = 1600  # pixels
+
+
+class RefusedError(ValueError):
+    """A request that cannot be done. The message says why, and what can."""
+
+
+class UnknownError(RefusedError):
+    """A request about an image or a class that is not there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Hold the options of ``ledl label``. Those that are None are as they were the last time."""
+
+    folder: Path
+    labels: Sequence[str] | None = None  # "folder", "none", paths of tables
+    features: str | None = None
+    preprocessing: str | None = None
+    size: int | None = None
+    max_pixels: int = MAX_PIXELS
+    store: Path | None = None
+
+
+class Asked(NamedTuple):
+    """Hold a lesson in terms of the images of the session."""
+
+    lesson: Lesson
+    classes: Array  # ids of the classes, in the order of the columns
+    labels: Array  # (n_images,) what it has learnt from: ids of classes, 0 where there was no label
+    number: int  # 0 if it is no model yet: less than two classes
+    seconds: float
+
+
+@contextmanager
+def opened(options: Options, report: Callable[[str], None], *, is_reader: bool = False) -> Iterator[Session]:
+    """Open the labels of a folder, and yield the session about them.
+
+    Only one process at a time may write. A reader, for an export, may look at them meanwhile.
+    """
+    folder = options.folder
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise RefusedError(f"{shown(folder)} {what}. Give the folder with the images.")
+    place = place_of(folder, options.store)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(place))
+            is_writer = True
+        except BusyError as busy:
+            is_writer = False
+            where = f"under {busy}. Use this page" if str(busy) else "in another process. Wait for it"
+            if not is_reader:
+                raise BusyError(f"{shown(folder)} is open {where}, or end it there with Ctrl-C.") from None
+        store = Store(place, read_only=not is_writer)
+        stack.callback(store.close)
+        session = look_into(options, store, is_writer=is_writer, report=report)
+        stack.callback(session.close)
+        yield session
+
+
+def look_into(options: Options, store: Store, *, is_writer: bool, report: Callable[[str], None]) -> Session:
+    """Look what is in the folder, bring the store up to date, and return the session about it."""
+    folder = options.folder
+    found, unused = image_files([folder])
+    inside, outside = dict[str, tuple[int, int]](), list[tuple[str, str]]()
+    for file in found:
+        name = str(file.relative_to(folder))
+        if not is_below(folder, file):
+            outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
+            continue
+        try:
+            state = file.stat()
+            inside[name] = state.st_size, state.st_mtime_ns
+        except OSError as error:
+            outside.append((shown(name), f"cannot be read: {error.strerror}"))
+    for line in unused_lines([(path, why) for path, why in unused if path.name != NAME]):
+        report(line)
+    if not inside:
+        raise RefusedError(f"{shown(folder)} has no images. Give a folder with images, at any depth.")
+    images = store.sync(folder, inside) if is_writer else store.images()
+    images = [image for image in images if not image.gone and image.path in inside]
+    images.sort(key=lambda image: image.path)
+    session = Session(folder, store, images, outside, is_writer=is_writer)
+    if is_writer:
+        session.take_labels(options, report)
+    given = {name: getattr(options, name) for name in ("features", "preprocessing", "size")}
+    if any(given.values()):
+        kept = {name: str(value or "") for name, value in given.items()}
+    else:
+        kept = {name: store.get(name) for name in given}
+    size = int(kept["size"]) if kept["size"] else None
+    files = [str(folder / image.path) for image in images]
+    features = kept["features"] or "auto"
+    session.extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
+    session.extractor.set_params(max_pixels=options.max_pixels)
+    if is_writer:
+        store.set(**kept)
+    return session
+
+
+def is_below(folder: Path, path: str | Path) -> bool:
+    """Return whether a file lies in a folder, behind all links."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+class Session:
+    """Hold what is known about all images of a folder in arrays, so that each request is quick.
+
+    All methods may be called from any thread. What changes something has stored it when it returns.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        images: list[Image],
+        unreadable: list[tuple[str, str]],
+        *,
+        is_writer: bool = True,
+    ) -> None:
+        self.folder, self.store, self.is_writer = folder, store, is_writer
+        self.lock = threading.RLock()
+        self.on_change: Callable[[], object] = int  # called after each change, with the lock
+        self.revision = int(time.time() * 1000)  # grows over restarts, too
+        self.images, self.n = images, len(images)
+        self.names = [shown(image.path) for image in images]
+        self.place = {image.id: i for i, image in enumerate(images)}
+        self.unreadable = unreadable
+        self.is_readable = np.ones(self.n, dtype=bool)
+        self.extractor: Any = None
+        self.worker: Worker | None = None
+        # What the images are called.
+        self.label = np.zeros(self.n, dtype=np.int64)  # ids of classes, 0 for none
+        self.is_skipped = np.zeros(self.n, dtype=bool)
+        self.view = np.full(self.n, "", dtype=object)
+        self.classes = store.classes()
+        for answer in store.answers():
+            self._apply(answer)
+        self.undo_stack, self.redo_stack = store.stacks()
+        # Random checks: an order of all images that only the seed of the store and their names decide.
+        seed = store.get("seed")
+        keys = [blake2b(os.fsencode(f"{seed} {image.path}"), digest_size=8).digest() for image in images]
+        self.random_order = sorted(range(self.n), key=keys.__getitem__)
+        self.drawn = dict.fromkeys(self.place[key] for key in store.checks() if key in self.place)
+        # What was learnt.
+        self.progress: dict[str, Any] = {"done": 0, "total": self.n, "ready": False, "what": "", "error": None}
+        self.notice: str | None = None
+        self.rows = np.empty(0, dtype=np.int64)  # the image of each row of features
+        self.row_of = np.full(self.n, -1)
+        self.asked: Asked | None = None
+        self.suggestion, self.second = np.zeros(self.n, dtype=np.int64), np.zeros(self.n, dtype=np.int64)
+        self.probability = np.zeros(self.n, dtype=np.float32)
+        self.doubt = dict[int, int]()  # images and what the model would call them, most doubtful first
+        self.job = self.learnt_job = 0
+        self.jobs: dict[int, tuple[Array, Array]] = {}
+        self.curve = store.curve()
+        self.estimate = self.curve[-1] if self.curve else None
+
+    # Labels at hand
+
+    def take_labels(self, options: Options, report: Callable[[str], None]) -> None:
+        """Take in the labels of folders and tables. What a person has said stays."""
+        given = list(options.labels or [])
+        kept = given or [word for word in self.store.get("labels").split("\n") if word]
+        if "none" in given and len(given) > 1:
+            raise RefusedError(
+                f"--labels none says that there are none. Leave out {' and '.join(given)}, or none."
+            )
+        wanted: dict[int, tuple[str, str]] = {}
+        if not kept or "folder" in kept:
+            named, why = self._names_of_folders(is_asked="folder" in kept)
+            wanted |= {i: (name, "folder") for i, name in named.items()}
+            report(f"Labels from folders: {len(named)} images. {why}".strip())
+        for table in given:
+            if table not in ("folder", "none"):
+                for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
+                    i = self._at(str(path.relative_to(self.folder)))
+                    if i is not None:
+                        wanted[i] = ("" if is_answer(label) else label, "table")
+        has_tables = bool({*kept} - {"folder", "none"})
+        old = {i for i in np.flatnonzero(self.label).tolist() if self.view[i] in BY}
+        if has_tables and not given:  # tables are read when they are given
+            old = {i for i in old if self.view[i] == "folder"}
+        change = Change("labels at hand", [], [])
+        ids = {simplified(c.name): c.id for c in self.classes.values() if not c.gone}
+        refused = Counter[str]()
+        for i in sorted({*wanted, *old}):
+            name, view = wanted.get(i, ("", "undo"))
+            if self.view[i] not in ("", "undo", *BY) or (view == "folder" and self.view[i] == "table"):
+                continue  # a person has said something else, or a table
+            number = ids.get(simplified(name), 0) if name else 0
+            if name and not number:
+                try:
+                    change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
+                except RefusedError as error:
+                    refused[str(error)] += 1
+                    continue
+                number = ids[simplified(name)] = change.classes[-1].id
+            if number != self.label[i]:
+                change.answers.append(Answer(self.images[i].id, number or None, False, view))
+        for text, n in refused.items():
+            report(f"{n} images get no label. {text}")
+        if change.answers or change.classes:
+            self._do("import", change)
+        if given:
+            self.store.set(labels="\n".join(given))
+
+    def _names_of_folders(self, *, is_asked: bool) -> tuple[dict[int, str], str]:
+        """Return the names of the topmost folders of images, if they are classes, and a remark if not."""
+        parts = [Path(image.path).parts for image in self.images]
+        tops = {part[0] for part in parts if len(part) > 1 and simplified(part[0]) not in NO_LABEL}
+        tops = {top for top in tops if not is_answer(top)}
+        why = ""
+        deep = sum(len(part) > 2 for part in parts if part[0] in tops)
+        if not tops:
+            return {}, ""
+        if len(tops) < 2:
+            why = f"There is only one folder, {shown(min(tops))!r}"
+        elif any(NO_CLASS.fullmatch(top) for top in tops):
+            odd = next(top for top in sorted(tops) if NO_CLASS.fullmatch(top))
+            why = f"{shown(odd)!r} looks like a date or a camera"
+        elif 2 * deep > len(parts):
+            why = "Most images lie in folders of folders"
+        if why and not is_asked:
+            return {}, f"{why}, so the names of folders are no labels. If they are, add --labels folder."
+        named = {i: shown(part[0]) for i, part in enumerate(parts) if len(part) > 1 and part[0] in tops}
+        return named, "If the names of folders are no labels, add --labels none." if not is_asked else ""
+
+    def _at(self, path: str) -> int | None:
+        if not hasattr(self, "_by_path"):
+            self._by_path = {image.path: i for i, image in enumerate(self.images)}
+        return self._by_path.get(path)
+
+    # What a person says
+
+    def answer(
+        self,
+        images: Sequence[int],
+        label: int | None = None,
+        *,
+        new_class: str | None = None,
+        skip: bool = False,
+        view: str = "all",
+        model: int | None = None,
+    ) -> dict[str, Any]:
+        """Store one label for images, or that nobody can say (`skip`), or take their labels away."""
+        with self.lock:
+            for key in images:
+                self.position(key)
+            change = Change("", [], [])
+            if new_class is not None:
+                label = self._add_class(change, new_class)
+            elif label is not None:
+                self._class(label)
+            images = list(dict.fromkeys(images))
+            change.answers.extend(Answer(key, label, skip, view, model) for key in images)
+            name = next((c.name for c in (*change.classes, *self.classes.values()) if c.id == label), "")
+            what = f"“{name}”" if label else "“cannot say”" if skip else "no label"
+            n = f"{len(images)} images" if len(images) > 1 else self.names[self.place[images[0]]]
+            done = self._do("do", change._replace(words=f"{n}: {what}"))
+            return {**done, "class": label}
+
+    def add_class(self, name: str) -> dict[str, Any]:
+        """Store a new class."""
+        with self.lock:
+            change = Change("", [], [])
+            key = self._add_class(change, name)
+            return {
+                **self._do("do", change._replace(words=f"new class “{change.classes[0].name}”")),
+                "class": key,
+            }
+
+    def rename_class(self, key: int, name: str) -> dict[str, Any]:
+        """Store another name of a class."""
+        with self.lock:
+            old, new = self._class(key), self._name(name, besides=key)
+            words = f"“{old.name}” renamed to “{new}”"
+            return {**self._do("do", Change(words, [], [old._replace(name=new)])), "class": key}
+
+    def merge_class(self, key: int, into: int) -> dict[str, Any]:
+        """Give all images of a class to another class."""
+        with self.lock:
+            old, new = self._class(key), self._class(into)
+            if key == into:
+                raise RefusedError(f"“{old.name}” cannot be merged into itself. Choose another class.")
+            # Also images that are gone: they may come back.
+            answers = [a._replace(label=into) for a in self.store.answers() if a.label == key]
+            words = f"“{old.name}” merged into “{new.name}”"
+            gone = old._replace(gone=True, merged_into=into)
+            done = self._do("do", Change(words, answers, [gone]))
+            for guess in (self.suggestion, self.second):
+                guess[guess == key] = into
+            return {**done, "class": into}
+
+    def delete_class(self, key: int) -> dict[str, Any]:
+        """Take away a class that no image has."""
+        with self.lock:
+            old = self._class(key)
+            n = sum(answer.label == key for answer in self.store.answers())
+            if n:
+                raise RefusedError(
+                    f"“{old.name}” has {n} image{'s' if n > 1 else ''}. Give them another label first, or "
+                    "merge the class into another one."
+                )
+            return self._do("do", Change(f"“{old.name}” deleted", [], [old._replace(gone=True)]))
+
+    def undo(self) -> dict[str, Any]:
+        """Take back the last request of the person."""
+        with self.lock:
+            if not self.undo_stack:
+                raise RefusedError("There is nothing to undo.")
+            return self._done(self.store.undo(*self.undo_stack[-1]), self.undo_stack, self.redo_stack)
+
+    def redo(self) -> dict[str, Any]:
+        """Do again what was undone last."""
+        with self.lock:
+            if not self.redo_stack:
+                raise RefusedError("There is nothing to redo.")
+            return self._done(self.store.redo(*self.redo_stack[-1]), self.redo_stack, self.undo_stack)
+
+    def _do(self, kind: str, change: Change) -> dict[str, Any]:
+        """Store a change, then follow it."""
+        batch = self.store.add(kind, change)
+        self.redo_stack.clear()
+        if kind == "do":
+            self.undo_stack.append((batch, change.words))
+        else:
+            self.undo_stack.clear()
+        return self._done(change)
+
+    def _done(
+        self,
+        change: Change,
+        source: list[tuple[int, str]] | None = None,
+        target: list[tuple[int, str]] | None = None,
+    ) -> dict[str, Any]:
+        """Follow a change that is stored, and learn from it. Undo and redo move it between their lists."""
+        if source is not None and target is not None:
+            target.append(source.pop())
+        for fact in change.classes:
+            self.classes[fact.id] = fact
+        touched = [i for answer in change.answers if (i := self._apply(answer)) is not None]
+        self._changed()
+        if touched:
+            self.learn()
+        return {"revision": self.revision, "items": [self.image(i) for i in touched]}
+
+    def _apply(self, answer: Answer) -> int | None:
+        i = self.place.get(answer.image)
+        if i is not None:
+            self.label[i], self.is_skipped[i] = answer.label or 0, answer.skipped
+            self.view[i] = answer.view
+        return i
+
+    def _changed(self) -> None:
+        self.revision += 1
+        self.on_change()
+
+    def position(self, key: int) -> int:
+        """Return the position of the image with a number, or raise UnknownError."""
+        if key not in self.place:
+            raise UnknownError(f"There is no image with the number {key}. Load the page again.")
+        return self.place[key]
+
+    def _class(self, key: int) -> Class:
+        found = self.classes.get(key)
+        if found is None or found.gone:
+            raise UnknownError(f"There is no class with the number {key}. Load the page again.")
+        return found
+
+    def _add_class(self, change: Change, name: str) -> int:
+        if sum(not c.gone for c in self.classes.values()) >= MOST_CLASSES:
+            raise RefusedError(
+                f"There are {MOST_CLASSES} classes already, which is the limit. Merge some first."
+            )
+        key = len(self.classes) + 1
+        change.classes.append(Class(key, self._name(name)))
+        return key
+
+    def _name(self, name: str, besides: int = 0) -> str:
+        """Return the name of a class without blanks at its ends. Raise RefusedError if it cannot be one."""
+        name = name.strip()
+        if not name or not name.isprintable():
+            raise RefusedError(
+                "A class needs a name, of letters that can be printed and in one line. Type another."
+            )
+        if len(name) > LONGEST_LABEL:
+            raise RefusedError(
+                f"The name “{name[:40]}…” has {len(name):,} characters, but {LONGEST_LABEL} is the "
+                "limit. Shorten it."
+            )
+        if is_answer(name):
+            raise RefusedError(f"“{name}” is kept for images that get no class. Type another name.")
+        for other in self.classes.values():
+            if not other.gone and other.id != besides and simplified(other.name) == simplified(name):
+                how = " To join the two, merge one into the other." if besides else ""
+                raise RefusedError(f"There is a class “{other.name}” already.{how}")
+        return name
+
+    # What the page shows
+
+    def image(self, i: int) -> dict[str, Any]:
+        """Return what is known about the image at a position."""
+        label, suggestion, second = (self._live(x[i]) for x in (self.label, self.suggestion, self.second))
+        has_guess = label is None and suggestion is not None
+        return {
+            "id": self.images[i].id,
+            "name": self.names[i],
+            "label": label,
+            "by": BY.get(self.view[i], "person") if label is not None else None,
+            "skipped": bool(self.is_skipped[i]),
+            "suggestion": suggestion if has_guess else None,
+            "probability": round(float(self.probability[i]), 4) if has_guess else None,
+            "second": second if has_guess else None,
+            "check": i in self.drawn,
+            "doubt": self._live(self.doubt.get(i, 0)) if self._is_doubtful(i) else None,
+        }
+
+    def _live(self, key: Any) -> int | None:
+        found = self.classes.get(int(key))
+        return None if found is None or found.gone else found.id
+
+    def _is_doubtful(self, i: int) -> bool:
+        """Return whether the model contradicts a label that nobody has looked at again since."""
+        asked = self.asked
+        is_old = asked is not None and asked.labels[i] == self.label[i] != 0
+        return (
+            is_old and i in self.doubt and self.view[i] != "doubtful" and self._live(self.doubt[i]) is not None
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the page shows beside images."""
+        with self.lock:
+            is_open = (self.label == 0) & self.is_readable
+            counts = Counter(self.label[self.label > 0].tolist())
+            guesses = Counter(self.suggestion[is_open].tolist())
+            examples: dict[int, list[int]] = {}
+            for i in np.flatnonzero((self.label > 0) & self.is_readable).tolist():
+                shown_now = examples.setdefault(int(self.label[i]), [])
+                if len(shown_now) < 4:
+                    shown_now.append(self.images[i].id)
+            asked = self.asked
+            return {
+                "revision": self.revision,
+                "folder": shown(self.folder.absolute()),
+                "n_images": int(self.is_readable.sum()),
+                "n_labelled": int(((self.label > 0) & self.is_readable).sum()),
+                "n_skipped": int((self.is_skipped & self.is_readable).sum()),
+                "unreadable": [list(pair) for pair in self.unreadable],
+                "classes": [
+                    {
+                        "id": c.id,
+                        "name": c.name,
+                        "count": counts[c.id],
+                        "n_suggested": guesses[c.id],
+                        "examples": examples.get(c.id, []),
+                    }
+                    for c in self.classes.values()
+                    if not c.gone
+                ],
+                "features": dict(self.progress),
+                "model": None
+                if asked is None or not asked.number
+                else {
+                    "number": asked.number,
+                    "labels": int((asked.labels > 0).sum()),
+                    "seconds": round(asked.seconds, 3),
+                    "method": asked.lesson.method,
+                },
+                "learning": self.learnt_job < self.job,
+                "estimate": None
+                if self.estimate is None
+                else dict(zip(("accuracy", "low", "high", "n_checks"), self.estimate[1:], strict=True)),
+                "curve": [
+                    dict(zip(("labels", "accuracy", "low", "high"), point, strict=False))
+                    for point in self.curve
+                ],
+                "forecast": forecast(self.curve),
+                "can_undo": self.undo_stack[-1][1] if self.undo_stack else None,
+                "can_redo": self.redo_stack[-1][1] if self.redo_stack else None,
+                "notice": self.notice,
+            }
+
+    def questions(self, n: int = 24, exclude: Collection[int] = ()) -> dict[str, Any]:
+        """Return the images to ask about next: the most useful first, and random checks among them."""
+        with self.lock:
+            from ledl.labelling._learning import mix
+
+            left_out = {self.place[key] for key in exclude if key in self.place}
+            is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
+            is_open[list(left_out)] = False
+            asked = self.asked
+            order = (
+                [] if asked is None else self.rows[np.asarray(asked.lesson.questions, dtype=np.int64)].tolist()
+            )
+            rest = self.random_order
+            if asked is not None and asked.number:
+                rest = np.argsort(self.probability, kind="stable").tolist()
+            useful = [i for i in dict.fromkeys([*order, *rest]) if is_open[i] and i not in self.drawn]
+            checks = [i for i in self.drawn if is_open[i]]
+            fresh = (i for i in self.random_order if is_open[i] and i not in self.drawn)
+            checks += [i for i, _ in zip(fresh, range(max(0, n // 5 + 1 - len(checks))), strict=False)]
+            new = {i for i in checks if i not in self.drawn}
+            mixed = mix([i for i in useful if i not in new], checks, n)
+            drawn = [int(i) for i, is_check in mixed if is_check and i not in self.drawn]
+            if drawn and self.is_writer:
+                self.store.add_checks([self.images[i].id for i in drawn])
+                self.drawn |= dict.fromkeys(drawn)
+            number = None if asked is None or not asked.number else asked.number
+            return {"model": number, "items": [self.image(int(i)) for i, _ in mixed]}
+
+    def find(
+        self, view: str = "all", label: int | None = None, state: str | None = None, search: str = ""
+    ) -> list[int]:
+        """Return the positions of the images of a view, in its order."""
+        with self.lock:
+            is_in = self.is_readable.copy()
+            if label is not None:
+                self._class(label)
+            if state is not None:
+                states = (self.label > 0, (self.label == 0) & ~self.is_skipped, self.is_skipped)
+                is_in &= dict(zip(STATES, states, strict=True))[state]
+            if view == "check":
+                is_in &= (self.label == 0) & ~self.is_skipped & (self.suggestion > 0)
+                is_in &= (self.suggestion == label) | (label is None)
+                order = np.argsort(-self.probability, kind="stable").tolist()
+            elif view == "doubtful":
+                is_in &= (self.label == label) | (label is None)
+                order = [i for i in self.doubt if self._is_doubtful(i)]
+            else:
+                is_in &= (self.label == label) | (label is None)
+                order = list(range(self.n))
+            words = search.casefold()
+            return [i for i in order if is_in[i] and (not words or words in self.names[i].casefold())]
+
+    def ids(self, positions: Iterable[int]) -> list[int]:
+        """Return the numbers of images by which the page names them."""
+        return [self.images[i].id for i in positions]
+
+    def picture(self, i: int) -> bytes:
+        """Return an image as a small JPEG file, which is made once."""
+        image, path = self.images[i], self._path(i)
+        folder = self.store.place / "thumbs" / str(image.id // 1000)
+        file = folder / f"{image.id}-{image.size:x}-{image.mtime:x}.jpg"
+        with suppress(OSError):
+            return file.read_bytes()
+        content: bytes = thumbnail(path, self.extractor.max_pixels).tobytes()
+        with suppress(OSError):  # a full disk: it is made again the next time
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(file, content)
+        return content
+
+    def large_picture(self, i: int) -> bytes:
+        """Return an image as a JPEG file."""
+        image = read_image(
+            self._path(i), "RGB", max_pixels=self.extractor.max_pixels, name=self.names[i], shrink_to=LARGE_SIDE
+        )
+        image.thumbnail((LARGE_SIDE, LARGE_SIDE))
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=90)
+        return out.getvalue()
+
+    def _path(self, i: int) -> str:
+        """Return where an image is: below the folder, behind all links."""
+        path = str(self.folder / self.images[i].path)
+        if not is_below(self.folder, path):  # it was changed into a link since
+            raise UnknownError(f"{self.names[i]} is a link to a file outside the folder. It is not shown.")
+        return path
+
+    def explain(self, key: int) -> dict[str, Any]:
+        """Return why the model thinks so about an image."""
+        with self.lock:
+            i = self.position(key)
+            asked, found = self.asked, self.image(i)
+            row = int(self.row_of[i])
+            answer: dict[str, Any] = {"image": found, "ranking": [], "because": [], "text": "", "model": None}
+            if asked is None or not asked.number or row < 0:
+                what = "It cannot be read." if not self.is_readable[i] else "Nothing was learnt yet. "
+                more = "Give labels of two classes, and wait a moment." if self.is_readable[i] else ""
+                return {**answer, "text": what + more}
+            names = {key: c.name for key, c in self.classes.items()}
+        shares = asked.lesson.probabilities[row]
+        ranking: list[dict[str, Any]] = [
+            {"class": self._live(asked.classes[j]), "probability": round(float(shares[j]), 4)}
+            for j in np.argsort(-shares, kind="stable")[:5]
+        ]
+        rows, amounts = asked.lesson.influence(row)
+        total = float(np.sum(amounts)) or 1.0
+        because = [
+            {
+                "image": self.image(int(self.rows[r])),
+                "share": round(float(a) / total, 4),
+                "class": self._live(asked.labels[self.rows[r]]),
+            }
+            for r, a in list(zip(rows, amounts, strict=True))[:6]
+            if a > 0
+        ]
+        best = ranking[0]
+        text = f"It looks like “{names.get(best['class'] or 0, '')}” ({best['probability']:.0%})."
+        if asked.labels[i]:
+            text = f"Its label is “{names[int(asked.labels[i])]}”, so the model does not guess."
+        if because:
+            text += " The labelled images that count most for it are shown, with their shares."
+        return {**answer, "ranking": ranking, "because": because, "text": text, "model": asked.number}
+
+    # What is learnt
+
+    def start(self) -> None:
+        """Start the process that makes features and learns."""
+        self.worker = Worker(self.task(), self.report)
+
+    def task(self) -> Task:
+        """Return what a worker works on."""
+        return Task(self.store.place, self.folder.absolute(), self.images, self.extractor)
+
+    def close(self) -> None:
+        """End the process that learns."""
+        if self.worker is not None:
+            self.worker.close()
+
+    def learn(self) -> None:
+        """Ask for a lesson of the labels as they are now."""
+        with self.lock:
+            if self.worker is not None and self.progress["ready"] and len(self.rows):
+                self.worker.learn(self.next_job())
+
+    def next_job(self) -> Job:
+        """Return what is known now, to learn from it."""
+        with self.lock:
+            self.job += 1
+            labels = self.label.copy()
+            classes = np.unique(labels[self.rows][labels[self.rows] > 0])
+            y = np.where(labels > 0, np.searchsorted(classes, labels), -1)[self.rows]
+            is_check = np.zeros(self.n, dtype=bool)
+            is_check[list(self.drawn)] = True
+            self.jobs = {number: job for number, job in self.jobs.items() if number > self.learnt_job}
+            self.jobs[self.job] = classes, labels
+            return Job(self.job, y, np.flatnonzero(is_check[self.rows] & (y >= 0)))
+
+    def report(self, word: str, *what: Any) -> None:
+        """Take in a message of the worker."""
+        with self.lock:
+            getattr(self, f"_on_{word}")(*what)
+            self._changed()
+
+    def _on_progress(self, done: int, total: int, text: str) -> None:
+        self.progress |= {"done": done, "total": total, "what": text}
+
+    def _on_unreadable(self, bad: list[tuple[int, str]]) -> None:
+        known = {name for name, _ in self.unreadable}
+        for key, reason in bad:
+            i = self.place[key]
+            self.is_readable[i] = False
+            if self.names[i] not in known:
+                path = shown(self.folder.absolute() / self.images[i].path)
+                self.unreadable.append((self.names[i], reason.replace(path, self.names[i])))
+
+    def _on_ready(self, ids: list[int], contents: list[tuple[int, str]]) -> None:
+        if self.is_writer:
+            self.store.note_contents(contents)
+        self.rows = np.array([self.place[key] for key in ids], dtype=np.int64)
+        self.row_of[self.rows] = np.arange(len(ids))
+        error = None if ids else "No image can be read, so nothing can be learnt."
+        self.progress |= {"ready": True, "done": self.progress["total"], "error": error}
+        self.learn()
+
+    def _on_lesson(self, job: int, lesson: Lesson, seconds: float) -> None:
+        classes, labels = self.jobs.pop(job)
+        self.learnt_job = job
+        shares, number = lesson.probabilities, 0
+        self.suggestion[:] = self.second[:] = 0
+        self.probability[:] = 0
+        if shares.shape[1] > 1:
+            n_labels = int((labels > 0).sum())
+            number = self.store.add_lesson(n_labels, seconds, lesson.method) if self.is_writer else 1
+            order = np.argsort(-shares, axis=1, kind="stable")
+            is_new = labels[self.rows] == 0
+            rows = self.rows[is_new]
+            self.suggestion[rows], self.second[rows] = classes[order[is_new, 0]], classes[order[is_new, 1]]
+            self.probability[rows] = shares.max(axis=1)[is_new]
+            for gone in [c for c in self.classes.values() if c.gone and c.merged_into]:
+                self.suggestion[self.suggestion == gone.id] = gone.merged_into or 0
+        self.asked = Asked(lesson, classes, labels, number, seconds)
+        doubtful, others = self.rows[lesson.doubtful], classes[lesson.doubtful_suggestions]
+        self.doubt = dict(zip(doubtful.tolist(), others.tolist(), strict=True))
+
+    def _on_estimate(self, job: int, found: Estimate | None) -> None:
+        if found is None or self.asked is None or not self.asked.number:
+            return
+        values = (*map(float, found[:3]), int(found.n_checks))
+        if self.is_writer:
+            self.store.add_estimate(self.asked.number, *values)
+        n_labels = int((self.asked.labels > 0).sum())
+        self.estimate = (n_labels, *values)
+        self.curve = [point for point in self.curve if point[0] != n_labels] + [self.estimate]
+
+    def _on_failed(self, text: str) -> None:
+        self.learnt_job = self.job
+        self.notice = text
+        if not self.progress["ready"]:
+            self.progress["error"] = text
+
+    def _on_died(self, why: str, is_final: bool) -> None:
+        lost = f"The process that learns has ended ({why})."
+        self.progress["ready"] = False
+        if not is_final:
+            self.notice = f"{lost} It was started again. Your answers are stored."
+            return
+        self.notice = f"{lost} It was started again once, and ended again. Your answers are stored."
+        self.progress["error"] = f"{self.notice} To learn again, restart ledl label."
+        self.learnt_job = self.job
+
+
+def forecast(curve: Sequence[Sequence[float]]) -> dict[str, Any] | None:
+    """Return what some more labels would bring: errors fall by a power of the number of labels.
+
+    None unless there are three numbers of labels, the last at least half as large again as the first.
+    """
+    labels, accuracy = (np.array([point[k] for point in curve], dtype=float) for k in (0, 1))
+    if len(np.unique(labels)) < 3 or labels.max() < 1.5 * labels.min():
+        return None
+    slope, start = np.polyfit(np.log(labels), np.log(np.clip(1 - accuracy, 0.5 / labels, None)), 1)
+    more = int(labels.max()) + FORECAST
+    now = accuracy[labels.argmax()]
+    reached = 1 - np.exp(start + min(float(slope), 0.0) * np.log(more))
+    return {"labels": FORECAST, "accuracy": round(float(max(now, reached)), 4)}

@@ -1,0 +1,477 @@
+"""Keep the answers of a person on disk: every request is one transaction, and nothing is ever overwritten.
+
+The history only grows. What an image is called now is its last answer, and undo is a new fact that says again
+what was said before. So SIGKILL at any moment loses nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ledl.arrays import Array
+from ledl.files import write_atomically
+from ledl.images import ImageError, content_key, shown
+
+FORMAT = 1  # of the tables; a newer one is refused
+NAME = ".ledl-labels"  # of the folder in the folder of images
+LABELS, BACKUP, LOCK, ADDRESS = "labels.sqlite", "labels-at-last-start.sqlite", "lock.sqlite", "address"
+# Views of answers that are not a person's.
+BY = {"folder": "folder", "table": "table"}
+
+TABLES = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE images(id INTEGER PRIMARY KEY, path BLOB UNIQUE NOT NULL, size INTEGER NOT NULL,
+    mtime INTEGER NOT NULL, content TEXT, gone INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE batches(id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, target INTEGER,
+    words TEXT NOT NULL);
+CREATE TABLE answers(id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, image INTEGER NOT NULL, class INTEGER,
+    skipped INTEGER NOT NULL, view TEXT NOT NULL, model INTEGER);
+CREATE INDEX answers_of_image ON answers(image, id);
+CREATE INDEX answers_of_batch ON answers(batch);
+CREATE TABLE classes(id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, class INTEGER NOT NULL,
+    name TEXT NOT NULL, gone INTEGER NOT NULL, merged_into INTEGER);
+CREATE TABLE checks(image INTEGER PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE lessons(number INTEGER PRIMARY KEY, at REAL NOT NULL, labels INTEGER NOT NULL,
+    seconds REAL NOT NULL, method TEXT NOT NULL, accuracy REAL, low REAL, high REAL, checks INTEGER);
+"""
+
+
+class StoreError(ValueError):
+    """The labels cannot be opened or written. The message says what to do."""
+
+
+class BusyError(StoreError):
+    """Another process has the labels open to write."""
+
+
+class Image(NamedTuple):
+    """An image that the store knows."""
+
+    id: int
+    path: str  # relative to the folder, as the system spells it
+    size: int
+    mtime: int
+    gone: bool = False
+
+
+class Answer(NamedTuple):
+    """What was said about an image. Neither a class nor skipped: its label was taken away."""
+
+    image: int
+    label: int | None
+    skipped: bool
+    view: str
+    model: int | None = None
+
+
+class Class(NamedTuple):
+    """A class. One that is gone was deleted, undone or merged into another."""
+
+    id: int
+    name: str
+    gone: bool = False
+    merged_into: int | None = None
+
+
+class Change(NamedTuple):
+    """Hold what one request has said, with the words for it."""
+
+    words: str
+    answers: list[Answer]
+    classes: list[Class]
+
+
+def place_of(folder: Path, given: Path | None = None) -> Path:
+    """Return the folder for the labels of a folder of images, and make it, for its owner alone.
+
+    It lies in the folder of images, or among the user's data if nothing can be written there.
+    """
+    if given is not None:
+        return _made(given)
+    inside = folder / NAME
+    try:
+        return _made(inside)
+    except OSError as error:
+        if inside.is_dir():
+            raise StoreError(
+                f"The labels of {shown(folder)} are in {shown(inside)}, but nothing can be written there: "
+                f"{error.strerror}. Allow it, or copy this folder and give the copy with --store."
+            ) from error
+    from platformdirs import user_data_path
+
+    key = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=8).hexdigest()
+    return _made(user_data_path("ledl", appauthor=False) / "labels" / key)
+
+
+def _made(place: Path) -> Path:
+    """Make a folder for its owner alone. Raise OSError if nothing can be written there."""
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    probe = place / f".{secrets.token_hex(8)}"
+    probe.touch()
+    probe.unlink()
+    return place
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Hold the lock of a store, which ends with this process. Raise BusyError if it is taken."""
+    with closing(sqlite3.connect(place / LOCK, timeout=0, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            with suppress(OSError):
+                raise BusyError((place / ADDRESS).read_text("utf-8").strip()) from error
+            raise BusyError("") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{shown(place / LOCK)} is damaged ({error}). Delete this file.") from error
+        (place / ADDRESS).unlink(missing_ok=True)  # of a server that was killed
+        try:
+            yield
+        finally:
+            (place / ADDRESS).unlink(missing_ok=True)
+
+
+class Store:
+    """Open the labels in a folder, or begin them. Call its methods from one thread at a time."""
+
+    def __init__(self, place: Path, *, read_only: bool = False) -> None:
+        self.place, self.file = place, place / LABELS
+        if read_only and not self.file.exists():
+            raise StoreError(f"There are no labels yet in {shown(place)}. Begin with ledl label FOLDER.")
+        uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        try:
+            self.db = sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
+            if not read_only:
+                os.chmod(self.file, 0o600)
+                self.db.execute("PRAGMA journal_mode=WAL")
+                self.db.execute("PRAGMA synchronous=FULL")
+            self._check()
+            if not read_only:
+                self._back_up()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _check(self) -> None:
+        """Raise an error if the tables are damaged or of a newer version; make them if there are none."""
+        faults = [fault for (fault,) in self.db.execute("PRAGMA quick_check(1)") if fault != "ok"]
+        if faults:
+            raise sqlite3.DatabaseError(faults[0])
+        if not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            with self._transaction():
+                for statement in TABLES.split(";")[:-1]:
+                    self.db.execute(statement)
+                self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
+        found = self.get("format")
+        if not found.isdecimal():
+            raise sqlite3.DatabaseError("it is not a table of ledl label")
+        if int(found) > FORMAT:
+            raise StoreError(
+                f"{shown(self.file)} was written by a newer ledl (format {found}, this one knows {FORMAT}). "
+                "Update ledl, or begin elsewhere with --store DIR."
+            )
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> StoreError:
+        backup = self.place / BACKUP
+        there = (
+            f"{shown(backup)} has the labels at the last start: copy it to {LABELS}" if backup.exists() else ""
+        )
+        return StoreError(
+            f"{shown(self.file)} cannot be read: {error}. {there or 'Put back a copy of it'}, and remove "
+            f"{LABELS}-wal and {LABELS}-shm. Or move all of them away to begin again."
+        )
+
+    def _back_up(self) -> None:
+        """Keep a copy of the labels, which were just found to be in order."""
+        part = self.place / f"{BACKUP}.part"
+        part.unlink(missing_ok=True)
+        with closing(sqlite3.connect(part)) as copy:
+            self.db.backup(copy)
+        part.chmod(0o600)
+        part.replace(self.place / BACKUP)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit the block as a whole, or not at all. A full disk is an error in plain words."""
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            yield
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self.db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.DatabaseError):
+                raise StoreError(
+                    f"Not stored: {error}. Look whether the disk of {shown(self.place)} is full or read-only, "
+                    "and try again."
+                ) from error
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    def get(self, key: str, default: str = "") -> str:
+        """Return a setting of this store."""
+        found = self.db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        return default if found is None else str(found[0])
+
+    def set(self, **values: str) -> None:
+        """Store settings."""
+        self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
+
+    # Images
+
+    def sync(self, folder: Path, found: dict[str, tuple[int, int]]) -> list[Image]:
+        """Take in the images that are there now: path, size and time of change. Return all that are known.
+
+        Missing ones are marked as gone. A new one that has the content of a missing one is that one, renamed.
+        """
+        known = {image.path: image for image in self.images()}
+        missing = {path: image for path, image in known.items() if path not in found}
+        by_size: dict[int, list[Image]] = {}
+        for image in missing.values():
+            by_size.setdefault(image.size, []).append(image)
+        contents = dict(self.db.execute("SELECT id, content FROM images WHERE content IS NOT NULL"))
+        moved: dict[str, Image] = {}
+        for path, (size, _) in found.items():
+            candidates = by_size.get(size, ()) if path not in known else ()
+            if any(image.id in contents for image in candidates):
+                with suppress(OSError, ImageError):  # the features will report it
+                    content = content_key(folder / path, is_image=True)
+                    same = next((i for i in candidates if contents.get(i.id) == content), None)
+                    if same is not None:
+                        moved[path] = same
+                        by_size[size].remove(same)
+        with self._transaction():
+            self.db.execute("UPDATE images SET gone=1")
+            for path, image in moved.items():
+                self.db.execute("UPDATE images SET path=? WHERE id=?", (os.fsencode(path), image.id))
+            # The content of a file that has changed is not known until its features are made.
+            self.db.executemany(
+                "INSERT INTO images(path, size, mtime) VALUES(?, ?, ?) ON CONFLICT(path) DO UPDATE SET gone=0, "
+                "content=CASE WHEN size=excluded.size AND mtime=excluded.mtime THEN content END, "
+                "size=excluded.size, mtime=excluded.mtime",
+                [(os.fsencode(path), *what) for path, what in found.items()],
+            )
+        return self.images()
+
+    def images(self) -> list[Image]:
+        """Return all images that were ever found."""
+        rows = self.db.execute("SELECT id, path, size, mtime, gone FROM images ORDER BY id")
+        return [Image(key, os.fsdecode(path), size, mtime, bool(gone)) for key, path, size, mtime, gone in rows]
+
+    def note_contents(self, contents: Iterable[tuple[int, str]]) -> None:
+        """Store the sha256 of images, by which renamed ones are recognised."""
+        with self._transaction():
+            self.db.executemany(
+                "UPDATE images SET content=? WHERE id=?", [(content, key) for key, content in contents]
+            )
+
+    # What a person says
+
+    def classes(self) -> dict[int, Class]:
+        """Return all classes that there ever were, by id."""
+        rows = self.db.execute("SELECT class, name, gone, merged_into FROM classes ORDER BY id")
+        return {row[0]: _class(row) for row in rows}
+
+    def answers(self) -> list[Answer]:
+        """Return the last answer for each image."""
+        rows = self.db.execute(
+            "SELECT image, class, skipped, view, model FROM answers JOIN "
+            "(SELECT max(id) AS id FROM answers GROUP BY image) USING(id)"
+        )
+        return [_answer(row) for row in rows]
+
+    def add(self, kind: str, change: Change, target: int | None = None) -> int:
+        """Store a change of a kind: do, undo, redo or import. It is on disk when this returns its number."""
+        with self._transaction():
+            batch = self.db.execute(
+                "INSERT INTO batches(at, kind, target, words) VALUES(?, ?, ?, ?)",
+                (time.time(), kind, target, change.words),
+            ).lastrowid
+            self.db.executemany(
+                "INSERT INTO classes(batch, class, name, gone, merged_into) VALUES(?, ?, ?, ?, ?)",
+                [(batch, *fact) for fact in change.classes],
+            )
+            self.db.executemany(
+                "INSERT INTO answers(batch, image, class, skipped, view, model) VALUES(?, ?, ?, ?, ?, ?)",
+                [(batch, *answer) for answer in change.answers],
+            )
+        return int(batch or 0)
+
+    def stacks(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        """Return what can be undone and what can be redone: numbers and words, the next one last.
+
+        What the folders or a table have said is not a request of the person, and nothing before it is undone.
+        """
+        undo: list[tuple[int, str]] = []
+        redo: list[tuple[int, str]] = []
+        for key, kind, words in self.db.execute("SELECT id, kind, words FROM batches ORDER BY id"):
+            if kind == "undo":
+                redo.append(undo.pop())
+            elif kind == "redo":
+                undo.append(redo.pop())
+            else:
+                redo.clear()
+                undo = [*undo, (key, words)] if kind == "do" else []
+        return undo, redo
+
+    def undo(self, batch: int, words: str) -> Change:
+        """Say again what was said before a change."""
+        answers = [
+            _answer(
+                (
+                    image,
+                    *(
+                        self._before("class, skipped, view, model", "answers", "image", image, batch)
+                        or (None, 0, "undo", None)
+                    ),
+                )
+            )
+            for (image,) in self.db.execute(
+                "SELECT DISTINCT image FROM answers WHERE batch=?", (batch,)
+            ).fetchall()
+        ]
+        changed = self.db.execute("SELECT class, name FROM classes WHERE batch=? ORDER BY id DESC", (batch,))
+        classes = [
+            _class(
+                (
+                    key,
+                    *(
+                        self._before("name, gone, merged_into", "classes", "class", key, batch)
+                        or (name, 1, None)
+                    ),
+                )
+            )
+            for key, name in changed.fetchall()
+        ]
+        change = Change(words, answers, classes)
+        self.add("undo", change, batch)
+        return change
+
+    def _before(self, what: str, table: str, key: str, item: int, batch: int) -> Any:
+        """Return the last fact about an item before a change, or None."""
+        query = f"SELECT {what} FROM {table} WHERE {key}=? AND batch<? ORDER BY id DESC LIMIT 1"
+        return self.db.execute(query, (item, batch)).fetchone()
+
+    def redo(self, batch: int, words: str) -> Change:
+        """Say again what a change has said."""
+        rows = self.db.execute(
+            "SELECT image, class, skipped, view, model FROM answers WHERE batch=? ORDER BY id", (batch,)
+        )
+        facts = self.db.execute(
+            "SELECT class, name, gone, merged_into FROM classes WHERE batch=? ORDER BY id", (batch,)
+        )
+        change = Change(words, [_answer(row) for row in rows], [_class(row) for row in facts])
+        self.add("redo", change, batch)
+        return change
+
+    # Random checks, and what was learnt
+
+    def checks(self) -> list[int]:
+        """Return the images that were drawn as checks, in this order."""
+        return [image for (image,) in self.db.execute("SELECT image FROM checks ORDER BY at, image")]
+
+    def add_checks(self, images: Sequence[int]) -> None:
+        """Store that images were drawn as checks."""
+        with self._transaction():
+            self.db.executemany("INSERT INTO checks VALUES(?, ?)", [(image, time.time()) for image in images])
+
+    def add_lesson(self, labels: int, seconds: float, method: str) -> int:
+        """Store that something was learnt, and return its number."""
+        with self._transaction():
+            return int(
+                self.db.execute(
+                    "INSERT INTO lessons(at, labels, seconds, method) VALUES(?, ?, ?, ?)",
+                    (time.time(), labels, seconds, method),
+                ).lastrowid
+                or 0
+            )
+
+    def add_estimate(self, number: int, accuracy: float, low: float, high: float, checks: float) -> None:
+        """Store how good a lesson is."""
+        with self._transaction():
+            self.db.execute(
+                "UPDATE lessons SET accuracy=?, low=?, high=?, checks=? WHERE number=?",
+                (accuracy, low, high, checks, number),
+            )
+
+    def curve(self) -> list[tuple[Any, ...]]:
+        """Return labels, accuracy, interval and checks of lessons, the last one for each number of labels."""
+        rows = self.db.execute(
+            "SELECT labels, accuracy, low, high, checks FROM lessons WHERE accuracy IS NOT NULL ORDER BY number"
+        )
+        return list({row[0]: tuple(row) for row in rows}.values())
+
+
+def _answer(row: Sequence[Any]) -> Answer:
+    image, label, skipped, view, model = row
+    return Answer(image, label, bool(skipped), view, model)
+
+
+def _class(row: Sequence[Any]) -> Class:
+    key, name, gone, merged_into = row
+    return Class(key, name, bool(gone), merged_into)
+
+
+class FeatureRows:
+    """Keep the features of images by their ids, so that they are made once, in a file for each extractor.
+
+    A row counts as long as size and time of change of the file are the same.
+    """
+
+    def __init__(self, place: Path, recipe: str) -> None:
+        (place / "features").mkdir(mode=0o700, exist_ok=True)
+        self.file = place / "features" / f"{blake2b(recipe.encode(), digest_size=8).hexdigest()}.sqlite"
+        self.db = sqlite3.connect(self.file, timeout=5)
+        self.db.execute("PRAGMA journal_mode=WAL")
+        self.db.execute("PRAGMA synchronous=NORMAL")
+        self.db.execute(
+            "CREATE TABLE IF NOT EXISTS rows(image INTEGER PRIMARY KEY, size INTEGER, mtime INTEGER, "
+            "content TEXT, row BLOB)"
+        )
+        write_atomically(self.file.with_suffix(".txt"), recipe.encode())
+
+    def known(self, images: Sequence[Image]) -> set[int]:
+        """Return the ids of those images that have features."""
+        rows = self.db.execute("SELECT image, size, mtime FROM rows")
+        there = {image: (size, mtime) for image, size, mtime in rows}
+        return {image.id for image in images if there.get(image.id) == (image.size, image.mtime)}
+
+    def contents(self, ids: Sequence[int]) -> list[tuple[int, str]]:
+        """Return the sha256 of images, as far as it is known."""
+        known = dict(self.db.execute("SELECT image, content FROM rows WHERE content IS NOT NULL"))
+        return [(key, known[key]) for key in ids if key in known]
+
+    def put(self, images: Sequence[Image], contents: Sequence[str | None], rows: Array) -> None:
+        """Store the features of images, and the sha256 of their files."""
+        with self.db:
+            self.db.executemany(
+                "INSERT OR REPLACE INTO rows VALUES(?, ?, ?, ?, ?)",
+                [
+                    (image.id, image.size, image.mtime, content, np.asarray(row, dtype=np.float32).tobytes())
+                    for image, content, row in zip(images, contents, rows, strict=True)
+                ],
+            )
+
+    def matrix(self, ids: Sequence[int]) -> Array:
+        """Return the features of images, (n, d), float32."""
+        X = np.empty((len(ids), 0), dtype=np.float32)
+        place = {key: i for i, key in enumerate(ids)}
+        for image, row in self.db.execute("SELECT image, row FROM rows"):
+            if image in place:
+                values = np.frombuffer(row, dtype=np.float32)
+                if not X.shape[1]:
+                    X = np.empty((len(ids), len(values)), dtype=np.float32)
+                X[place[image]] = values
+        return X

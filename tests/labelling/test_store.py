@@ -1,0 +1,316 @@
+"""Nothing that was acknowledged is lost, and undo is exact."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledl.labelling._session import RefusedError
+from ledl.labelling._store import (
+    BACKUP,
+    LABELS,
+    NAME,
+    Answer,
+    BusyError,
+    Change,
+    FeatureRows,
+    Image,
+    Store,
+    StoreError,
+    alone,
+    place_of,
+)
+
+
+def shown_state(session):
+    """Return labels and classes as the page shows them."""
+    labels = {session.names[i]: session.image(i)["label"] for i in range(session.n)}
+    skipped = {session.names[i] for i in range(session.n) if session.image(i)["skipped"]}
+    return labels, skipped, {c.id: c.name for c in session.classes.values() if not c.gone}
+
+
+def act(session, rng):
+    """Do something at random. Return False if it was refused."""
+    classes = shown_state(session)[2]
+    ids = [session.images[i].id for i in rng.choice(session.n, rng.integers(1, 5), replace=False)]
+    live = sorted(classes)
+    some = int(rng.choice(live)) if live else 0
+    try:
+        match int(rng.integers(7)):
+            case 0:
+                session.answer(ids, new_class=f"class {rng.integers(1000)}")
+            case 1 | 2:
+                session.answer(ids, some or None)
+            case 3:
+                session.answer(ids, skip=True)
+            case 4:
+                session.rename_class(some, f"name {rng.integers(1000)}")
+            case 5:
+                session.merge_class(some, int(rng.choice(live)) if live else 0)
+            case 6:
+                session.delete_class(some)
+    except RefusedError:
+        return False
+    return True
+
+
+def test_undo_and_redo_are_exact_also_after_a_restart(folder, open_folder, rng):
+    session = open_folder(folder)
+    past, future = [shown_state(session)], []  # the oracle: plain copies of all states
+    n_undone = 0
+    for _ in range(300):
+        what = rng.random()
+        if what < 0.55:
+            if act(session, rng):
+                past.append(shown_state(session))
+                future = []
+        elif what < 0.75:
+            if len(past) > 1:
+                session.undo()
+                future.append(past.pop())
+                n_undone += 1
+            else:
+                with pytest.raises(RefusedError, match="nothing to undo"):
+                    session.undo()
+        elif what < 0.95:
+            if future:
+                session.redo()
+                past.append(future.pop())
+            else:
+                with pytest.raises(RefusedError, match="nothing to redo"):
+                    session.redo()
+        else:
+            session = open_folder(folder)
+        assert shown_state(session) == past[-1]
+    assert n_undone > 30
+
+
+def test_the_history_is_never_overwritten(folder, open_folder):
+    session = open_folder(folder)
+    first = session.images[0].id
+    session.answer([first], new_class="a")
+    session.answer([first], new_class="b")
+    session.undo()
+    rows = session.store.db.execute("SELECT class FROM answers WHERE image=? ORDER BY id", (first,)).fetchall()
+    assert rows == [(1,), (2,), (1,)]
+
+
+def test_a_full_disk_acknowledges_nothing(folder, open_folder):
+    session = open_folder(folder)
+    ids = [image.id for image in session.images]
+    session.answer(ids[:1], new_class="a")
+    before = shown_state(session), session.revision
+    (n_pages,) = session.store.db.execute("PRAGMA page_count").fetchone()
+    session.store.db.execute(f"PRAGMA max_page_count={n_pages}")
+    for _ in range(100):
+        try:
+            session.answer(ids, 1)
+        except StoreError as error:
+            refusal = str(error)
+            break
+        before = shown_state(session), session.revision
+    assert "Not stored" in refusal
+    assert "full" in refusal
+    assert (shown_state(session), session.revision) == before
+    session.store.db.execute("PRAGMA max_page_count=1000000")
+    session.answer(ids[:1], 1)  # it goes on once there is room
+    assert shown_state(open_folder(folder)) == before[0]
+
+
+def test_renamed_removed_and_new_images(folder, open_folder):
+    from ledl.labelling._export import learn_here
+
+    session = open_folder(folder)
+    by_name = {name: session.images[i].id for i, name in enumerate(session.names)}
+    moved, lost, changed = "null/00.png", "null/01.png", "zwei/02.png"
+    learn_here(session)  # contents are stored with the features
+    session.answer([by_name[moved]], new_class="moved")
+    session.answer([by_name[lost]], new_class="lost")
+    session.answer([by_name[changed]], new_class="changed")
+    (folder / moved).rename(folder / "elsewhere.png")
+    kept = (folder / lost).rename(folder.parent / "kept.png")
+    shutil.copy(folder / "zwei/03.png", folder / changed)
+    shutil.copy(folder / "zwei/04.png", folder / "zwei/new.png")
+
+    session = open_folder(folder)
+    now = {name: session.image(i) for i, name in enumerate(session.names)}
+    assert now["elsewhere.png"]["id"] == by_name[moved]
+    assert session.classes[now["elsewhere.png"]["label"]].name == "moved"
+    assert moved not in now
+    assert lost not in now
+    assert session.classes[now[changed]["label"]].name == "changed"
+    assert now["zwei/new.png"]["label"] is None  # the content of an image that is still there
+    assert now["zwei/new.png"]["id"] not in by_name.values()
+
+    kept.rename(folder / lost)
+    session = open_folder(folder)
+    now = {name: session.image(i) for i, name in enumerate(session.names)}
+    assert session.classes[now[lost]["label"]].name == "lost"
+
+
+def test_a_merge_reaches_images_that_are_away(folder, open_folder):
+    session = open_folder(folder)
+    ids = [image.id for image in session.images]
+    session.answer(ids[:1], new_class="a")
+    session.answer(ids[1:2], new_class="b")
+    name = session.names[0]
+    away = (folder / name).rename(folder.parent / "away.png")
+    session = open_folder(folder)
+    with pytest.raises(RefusedError, match="has 1 image"):
+        session.delete_class(1)
+    session.merge_class(1, 2)
+    away.rename(folder / name)
+    session = open_folder(folder)
+    assert session.image(session.names.index(name))["label"] == 2
+
+
+def test_only_the_owner_can_look(folder, open_folder):
+    session = open_folder(folder)
+    assert stat.S_IMODE((folder / NAME).stat().st_mode) == 0o700
+    assert stat.S_IMODE(session.store.file.stat().st_mode) == 0o600
+
+
+def test_one_writer_at_a_time(folder, open_folder):
+    open_folder(folder)
+    with pytest.raises(BusyError, match="another process"):
+        open_folder(folder, keep=True)
+
+
+def test_the_lock_ends_with_a_killed_process(tmp_path):
+    code = "import sys; from pathlib import Path; from ledl.labelling._store import alone\n"
+    code += f"with alone(Path({str(tmp_path)!r})):\n    print('held', flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"held\n"
+    with pytest.raises(BusyError), alone(tmp_path):
+        pass
+    child.kill()
+    child.communicate()
+    with alone(tmp_path):
+        pass
+
+
+def test_a_newer_format_is_refused(folder, open_folder):
+    open_folder(folder).store.set(format="99")
+    with pytest.raises(StoreError, match="newer ledl"):
+        open_folder(folder)
+
+
+@pytest.mark.parametrize("damage", ["text", "middle", "empty table"])
+def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    session = open_folder(folder)  # a start: the backup has the label
+    file = session.store.file
+    session.store.close()
+    if damage == "text":
+        file.write_text("no database\n" * 1000)
+    elif damage == "middle":
+        content = bytearray(file.read_bytes())
+        content[4096:] = os.urandom(len(content) - 4096)
+        file.write_bytes(content)
+    else:
+        db = sqlite3.connect(file)
+        db.execute("DELETE FROM meta")
+        db.commit()
+        db.close()
+    with pytest.raises(StoreError, match=BACKUP):
+        open_folder(folder)
+    for name in (f"{LABELS}-wal", f"{LABELS}-shm"):
+        (folder / NAME / name).unlink(missing_ok=True)
+    shutil.copy(folder / NAME / BACKUP, file)  # what the error says
+    session = open_folder(folder)
+    assert session.classes[session.image(0)["label"]].name == "kept"
+
+
+def test_names_that_are_not_utf8(folder, open_folder):
+    nasty = os.fsdecode(b"bad \xff name.png")
+    try:
+        shutil.copy(folder / "null/00.png", folder / nasty)
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    session = open_folder(folder)
+    i = next(i for i, image in enumerate(session.images) if image.path == nasty)
+    session.answer([session.images[i].id], new_class="a")
+    assert session.names[i].isprintable()
+    session = open_folder(folder)
+    assert session.image(next(i for i, image in enumerate(session.images) if image.path == nasty))["label"] == 1
+
+
+@contextlib.contextmanager
+def as_plain_user():
+    """Be a user who may not write everywhere, as root may."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_read_only_folder_has_its_labels_elsewhere(monkeypatch):
+    with tempfile.TemporaryDirectory() as top:
+        os.chmod(top, 0o755)
+        folder, home = Path(top, "images"), Path(top, "home")
+        folder.mkdir(mode=0o555)
+        home.mkdir()
+        home.chmod(0o777)
+        monkeypatch.setenv("XDG_DATA_HOME", str(home))
+        with as_plain_user():
+            place = place_of(folder)
+        assert place.is_relative_to(home)
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        assert not (folder / NAME).exists()
+        (folder / NAME).mkdir()  # labels from a time when it was not read-only
+        with as_plain_user(), pytest.raises(StoreError, match="--store"):
+            place_of(folder)
+
+
+def test_a_store_of_ones_own_choice(folder, open_folder, tmp_path):
+    session = open_folder(folder, store=tmp_path / "deep" / "store")
+    assert session.store.place == tmp_path / "deep" / "store"
+    assert not (folder / NAME).exists()
+
+
+def test_stored_places_differ_by_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    taken = tmp_path / "a"
+    taken.mkdir()
+    (taken / NAME).write_text("a file in the way")
+    other = tmp_path / "b"
+    other.mkdir()
+    (other / NAME).write_text("a file in the way")
+    assert place_of(taken) != place_of(other)
+    assert place_of(taken) == place_of(taken)
+
+
+def test_features_are_those_of_the_same_file(tmp_path, rng):
+    rows = FeatureRows(tmp_path, "pixels")
+    images = [Image(7, "a", 10, 1), Image(3, "b", 20, 2)]
+    X = rng.random((2, 5), dtype=np.float32)
+    rows.put(images, ["x", None], X)
+    again = FeatureRows(tmp_path, "pixels")
+    changed = images[1]._replace(mtime=3)
+    assert again.known([images[0], changed]) == {7}
+    np.testing.assert_array_equal(again.matrix([3, 7]), X[::-1])
+    assert again.contents([3, 7]) == [(7, "x")]
+    assert FeatureRows(tmp_path, "color").known(images) == set()
+
+
+def test_a_reader_sees_what_the_writer_says(folder, open_folder):
+    session = open_folder(folder)
+    reader = Store(session.store.place, read_only=True)
+    session.answer([session.images[0].id], new_class="a")
+    assert reader.answers() == [Answer(session.images[0].id, 1, False, "all")]
+    with pytest.raises(StoreError, match="Not stored"):
+        reader.add("do", Change("", [Answer(1, None, True, "all")], []))
+    reader.close()
