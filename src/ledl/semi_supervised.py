@@ -473,23 +473,14 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         return found.set_params(**{key: ours[key] for key in ours if key in params and params[key] is None})
 
     def _space(self, X: Array) -> Space:
-        """Return the directions of the largest variance, the samples there, and their graph."""
-        features = FeatureMap(float(self.power), True)
-        with float32_products("full", self.device):
-            centred = features(place(np.asarray(X, dtype=np.float32), self.device))
-            xp = namespace(centred)
-            mean = xp.mean(centred, axis=0)
-            centred = centred - mean
-            axes = principal_axes(centred, n_directions(len(X), self.n_components))
-            Z = centred @ axes
-            products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
-            with one_blas_thread():
-                graph = Graph.of(Z, self._k(len(Z)), n_threads(self.n_jobs))
-        distances = distances_of_last(centred, Z, graph.scales**2)
-        return Space(features, mean, axes, Z, products, graph, distances)
-
-    def _k(self, n: int) -> int:
-        return min(self.n_neighbors, n - 1)
+        return space_of(
+            X,
+            power=float(self.power),
+            n_components=self.n_components,
+            k=self.n_neighbors,
+            device=self.device,
+            threads=n_threads(self.n_jobs),
+        )
 
     def _answer(self, space: Space, method: str, guesses: Array, y: Array, threads: int = 1) -> Spread | None:
         """Return the labels of y, where it has any, spread by a method; None for "supervised"."""
@@ -507,7 +498,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             as_array(guesses.astype(np.float32), Z) if first is None else log_shares(first.F),
             labelled,
             labels,
-            k=self._k(len(Z)),
+            k=min(self.n_neighbors, len(Z) - 1),
             a=self.alpha,
             shrinkage=self.shrinkage,
             n_rounds=self.n_rounds,
@@ -672,6 +663,25 @@ class Space(NamedTuple):
     products: Array  # Z'Z / n in float64
     graph: Graph
     distances: Array  # (n,): see `ReachMap`
+
+
+def space_of(
+    X: Array, *, power: float = 0.5, n_components: int = 256, k: int = 10, device: str | None, threads: int
+) -> Space:
+    """Return the directions of the largest variance of distinct samples, the samples there, and their graph."""
+    features = FeatureMap(power, True)
+    with float32_products("full", device):
+        centred = features(place(np.asarray(X, dtype=np.float32), device))
+        xp = namespace(centred)
+        mean = xp.mean(centred, axis=0)
+        centred = centred - mean
+        axes = principal_axes(centred, n_directions(len(X), n_components))
+        Z = centred @ axes
+        products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
+        with one_blas_thread():
+            graph = Graph.of(Z, min(k, len(Z) - 1), threads)
+    distances = distances_of_last(centred, Z, graph.scales**2)
+    return Space(features, mean, axes, Z, products, graph, distances)
 
 
 class Choice(NamedTuple):

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,16 +17,17 @@ class Running:
     """Start ``ledl label`` in a process of its own; `ask` is a request with the token."""
 
     def __init__(self, folder, *options):
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [*LEDL, "label", str(folder), "--no-browser", *map(str, options)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,  # no pipe: a full one would hold up the server
             env={**os.environ, **ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
         )
         self.said, address = [], None
         while address is None:
             line = self.process.stdout.readline().decode()
-            assert line, (self.said, self.process.stderr.read().decode())
+            assert line, (self.said, self.complaints())
             self.said.append(line)
             address = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", line)
         self.address, self.port, self.token = address[0], int(address[1]), address[2]
@@ -43,6 +45,11 @@ class Running:
             return answer.status, json.loads(found) if is_json else found
         finally:
             connection.close()
+
+    def complaints(self):
+        """Return what the server has printed about errors."""
+        self.errors.seek(0)
+        return self.errors.read().decode()
 
     def state(self):
         status, found = self.ask("/api/state")
@@ -66,9 +73,12 @@ class Running:
     def kill(self):
         self.process.kill()
         self.process.communicate()
+        self.errors.close()
 
     def stop(self):
         """Press Ctrl-C, and return the status and what was printed."""
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=30)
-        return self.process.returncode, "".join(self.said) + out.decode(), err.decode()
+        out, _ = self.process.communicate(timeout=30)
+        complaints = self.complaints()
+        self.errors.close()
+        return self.process.returncode, "".join(self.said) + out.decode(), complaints

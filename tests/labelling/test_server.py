@@ -50,8 +50,11 @@ def raw(port, content, is_whole=True):
         if not is_whole:
             connection.shutdown(socket.SHUT_WR)
         found = b""
-        while part := connection.recv(65536):
-            found += part
+        try:
+            while part := connection.recv(65536):
+                found += part
+        except TimeoutError:
+            pytest.fail(f"The server hangs after {content[:300]!r}, and has answered {found[:300]!r}")
     return found
 
 
@@ -320,6 +323,7 @@ def check_fuzzed(server, n, seed):
     assert statuses.get(200, 0) > n // 10, statuses  # some were right
     assert statuses.get(0, 0) < n // 5, statuses
     assert server.state()["features"]["error"] is None
+    assert "Traceback" not in server.complaints()
 
 
 @pytest.fixture

@@ -294,16 +294,17 @@ def test_stored_places_differ_by_folder(tmp_path, monkeypatch):
 
 
 def test_features_are_those_of_the_same_file(tmp_path, rng):
-    rows = FeatureRows(tmp_path, "pixels")
+    rows, again, other = (FeatureRows(tmp_path, recipe) for recipe in ("pixels", "pixels", "color"))
     images = [Image(7, "a", 10, 1), Image(3, "b", 20, 2)]
     X = rng.random((2, 5), dtype=np.float32)
     rows.put(images, ["x", None], X)
-    again = FeatureRows(tmp_path, "pixels")
     changed = images[1]._replace(mtime=3)
     assert again.known([images[0], changed]) == {7}
     np.testing.assert_array_equal(again.matrix([3, 7]), X[::-1])
     assert again.contents([3, 7]) == [(7, "x")]
-    assert FeatureRows(tmp_path, "color").known(images) == set()
+    assert other.known(images) == set()
+    for opened in (rows, again, other):
+        opened.close()
 
 
 def test_a_reader_sees_what_the_writer_says(folder, open_folder):

@@ -56,12 +56,14 @@ def test_features_are_made_once_and_the_unreadable_are_named(task):
     assert ids == [image.id for image in task.images[:-1]]
     X = PixelFeatures(size=8).fit().transform([task.folder / image.path for image in task.images[:-1]])
     np.testing.assert_array_equal(rows.matrix(ids), X)
+    rows.close()
     (bad,) = [message[1] for message in sent if message[0] == "unreadable"]
     assert [key for key, _ in bad] == [task.images[-1].id]
     assert sent[-1][:3] == ("progress", 37, 37)
     sent.clear()
     changed = task.images[0]._replace(mtime=0)
-    again, _ = make_features(task._replace(images=[changed, *task.images[1:]]), sent.append)
+    again, rows = make_features(task._replace(images=[changed, *task.images[1:]]), sent.append)
+    rows.close()
     assert again == ids
     assert ("progress", 35, 37) in [message[:3] for message in sent]  # two to do: the changed, the unreadable
 

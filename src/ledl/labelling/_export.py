@@ -20,8 +20,7 @@ from ledl.files import place_for, write_atomically
 from ledl.image_models import complete, fit_features
 from ledl.images import UNSURE, ImageError, Sorter, shown, why_no_folder
 from ledl.labelling._session import RefusedError, Session
-from ledl.labelling._store import FeatureRows
-from ledl.labelling._worker import make_features, recipe_of
+from ledl.labelling._worker import prepare
 from ledl.pages import render
 from ledl.persistence import save
 
@@ -136,11 +135,8 @@ def learn_here(session: Session) -> Any:
     """Make the features that are missing and learn, in this process. Return the features."""
     from ledl.labelling._learning import Learner
 
-    ids, _ = make_features(session.task(), lambda message: session.report(*message))
-    rows = FeatureRows(session.store.place, recipe_of(session.extractor))
-    X = rows.matrix(ids)
-    session.report("ready", ids, rows.contents(ids))
-    if len(ids) > 1:
+    X = prepare(session.task(), lambda message: session.report(*message))
+    if len(X) > 1:
         learner, start, job = Learner(X, n_jobs=-1), time.perf_counter(), session.next_job()
         lesson = learner.learn(job.y, checks=job.checks)
         session.report("lesson", job.number, lesson, time.perf_counter() - start)

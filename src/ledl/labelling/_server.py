@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from uvicorn import Config, Server
@@ -205,7 +205,8 @@ class Pages:
         routes = [Route("/api/state", self.state)]
         routes += [Route(path, _in_thread(function)) for path, function in reads.items()]
         routes += [Route(path, _from_json(function), methods=["POST"]) for path, function in writes.items()]
-        handlers = {RefusedError: _refused, StoreError: _refused, ImageError: _refused, HTTPException: _refused}
+        kinds = (RefusedError, StoreError, ImageError, HTTPException, ClientDisconnect)
+        handlers = dict.fromkeys(kinds, _refused)
         return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -87,11 +87,8 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
 
     Only one process at a time may write. A reader, for an export, may look at them meanwhile.
     """
-    folder = options.folder
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise RefusedError(f"{shown(folder)} {what}. Give the folder with the images.")
-    place = place_of(folder, options.store)
+    inside, outside = look_into(options.folder, report)
+    place = place_of(options.folder, options.store)
     with ExitStack() as stack:
         try:
             stack.enter_context(alone(place))
@@ -100,25 +97,37 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
             is_writer = False
             where = f"under {busy}. Use this page" if str(busy) else "in another process. Wait for it"
             if not is_reader:
-                raise BusyError(f"{shown(folder)} is open {where}, or end it there with Ctrl-C.") from None
+                raise BusyError(
+                    f"{shown(options.folder)} is open {where}, or end it there with Ctrl-C."
+                ) from None
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
-        session = look_into(options, store, is_writer=is_writer, report=report)
+        extractor = extractor_of(options, store, sorted(inside), is_writer, report)
+        images = store.sync(options.folder, inside) if is_writer else store.images()
+        images = [image for image in images if not image.gone and image.path in inside]
+        session = Session(options.folder, store, images, outside, extractor, is_writer=is_writer)
         stack.callback(session.close)
+        if is_writer:
+            session.take_labels(options.labels, report)
         yield session
 
 
-def look_into(options: Options, store: Store, *, is_writer: bool, report: Callable[[str], None]) -> Session:
-    """Look what is in the folder, bring the store up to date, and return the session about it."""
-    folder = options.folder
+def look_into(
+    folder: Path, report: Callable[[str], None]
+) -> tuple[dict[str, tuple[int, int]], list[tuple[str, str]]]:
+    """Return the images in a folder, with size and time of change, and what is not shown, with reasons."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise RefusedError(f"{shown(folder)} {what}. Give the folder with the images.")
     found, unused = image_files([folder])
     inside, outside = dict[str, tuple[int, int]](), list[tuple[str, str]]()
+    top = os.path.realpath(folder)
     for file in found:
         name = str(file.relative_to(folder))
-        if not is_below(folder, file):
-            outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
-            continue
         try:
+            if not is_below(top, file):
+                outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
+                continue
             state = file.stat()
             inside[name] = state.st_size, state.st_mtime_ns
         except OSError as error:
@@ -127,30 +136,33 @@ def look_into(options: Options, store: Store, *, is_writer: bool, report: Callab
         report(line)
     if not inside:
         raise RefusedError(f"{shown(folder)} has no images. Give a folder with images, at any depth.")
-    images = store.sync(folder, inside) if is_writer else store.images()
-    images = [image for image in images if not image.gone and image.path in inside]
-    images.sort(key=lambda image: image.path)
-    session = Session(folder, store, images, outside, is_writer=is_writer)
-    if is_writer:
-        session.take_labels(options, report)
+    return inside, outside
+
+
+def extractor_of(
+    options: Options, store: Store, names: Sequence[str], is_writer: bool, report: Callable[[str], None]
+) -> Any:
+    """Return the extractor that the options ask for, or that of the last time."""
     given = {name: getattr(options, name) for name in ("features", "preprocessing", "size")}
     if any(given.values()):
         kept = {name: str(value or "") for name, value in given.items()}
     else:
         kept = {name: store.get(name) for name in given}
+    for name in ("features", "preprocessing"):  # the next time may be in another folder
+        if kept[name].endswith((".onnx", ".json")):
+            kept[name] = os.path.abspath(kept[name])
     size = int(kept["size"]) if kept["size"] else None
-    files = [str(folder / image.path) for image in images]
+    files = [options.folder / name for name in names]
     features = kept["features"] or "auto"
-    session.extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
-    session.extractor.set_params(max_pixels=options.max_pixels)
+    extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
     if is_writer:
         store.set(**kept)
-    return session
+    return extractor.set_params(max_pixels=options.max_pixels)
 
 
-def is_below(folder: Path, path: str | Path) -> bool:
-    """Return whether a file lies in a folder, behind all links."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+def is_below(top: str, path: str | Path) -> bool:
+    """Return whether a file lies in a folder, behind all links. `top` is the folder behind all links."""
+    return Path(os.path.realpath(path)).is_relative_to(top)
 
 
 class Session:
@@ -165,6 +177,7 @@ class Session:
         store: Store,
         images: list[Image],
         unreadable: list[tuple[str, str]],
+        extractor: Any,
         *,
         is_writer: bool = True,
     ) -> None:
@@ -172,12 +185,12 @@ class Session:
         self.lock = threading.RLock()
         self.on_change: Callable[[], object] = int  # called after each change, with the lock
         self.revision = int(time.time() * 1000)  # grows over restarts, too
-        self.images, self.n = images, len(images)
+        self.images, self.n = sorted(images, key=lambda image: image.path), len(images)
         self.names = [shown(image.path) for image in images]
-        self.place = {image.id: i for i, image in enumerate(images)}
+        self.place = {image.id: i for i, image in enumerate(self.images)}
         self.unreadable = unreadable
         self.is_readable = np.ones(self.n, dtype=bool)
-        self.extractor: Any = None
+        self.extractor, self.top = extractor, os.path.realpath(folder)
         self.worker: Worker | None = None
         # What the images are called.
         self.label = np.zeros(self.n, dtype=np.int64)  # ids of classes, 0 for none
@@ -189,7 +202,7 @@ class Session:
         self.undo_stack, self.redo_stack = store.stacks()
         # Random checks: an order of all images that only the seed of the store and their names decide.
         seed = store.get("seed")
-        keys = [blake2b(os.fsencode(f"{seed} {image.path}"), digest_size=8).digest() for image in images]
+        keys = [blake2b(os.fsencode(f"{seed} {image.path}"), digest_size=8).digest() for image in self.images]
         self.random_order = sorted(range(self.n), key=keys.__getitem__)
         self.drawn = dict.fromkeys(self.place[key] for key in store.checks() if key in self.place)
         # What was learnt.
@@ -208,9 +221,9 @@ class Session:
 
     # Labels at hand
 
-    def take_labels(self, options: Options, report: Callable[[str], None]) -> None:
+    def take_labels(self, labels: Sequence[str] | None, report: Callable[[str], None]) -> None:
         """Take in the labels of folders and tables. What a person has said stays."""
-        given = list(options.labels or [])
+        given = list(labels or [])
         kept = given or [word for word in self.store.get("labels").split("\n") if word]
         if "none" in given and len(given) > 1:
             raise RefusedError(
@@ -613,7 +626,7 @@ class Session:
     def _path(self, i: int) -> str:
         """Return where an image is: below the folder, behind all links."""
         path = str(self.folder / self.images[i].path)
-        if not is_below(self.folder, path):  # it was changed into a link since
+        if not is_below(self.top, path):  # it was changed into a link since
             raise UnknownError(f"{self.names[i]} is a link to a file outside the folder. It is not shown.")
         return path
 

@@ -442,6 +442,10 @@ class FeatureRows:
         )
         write_atomically(self.file.with_suffix(".txt"), recipe.encode())
 
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
     def known(self, images: Sequence[Image]) -> set[int]:
         """Return the ids of those images that have features."""
         rows = self.db.execute("SELECT image, size, mtime FROM rows")

@@ -161,10 +161,10 @@ def work(connection: Connection, task: Task) -> None:
 
 
 def prepare(task: Task, send: Callable[[Any], None]) -> Array:
-    """Make the features that are missing, and return all."""
+    """Make the features that are missing, send what they are of, and return all."""
     ids, rows = make_features(task, send)
-    contents = rows.contents(ids)
-    X = rows.matrix(ids)
+    X, contents = rows.matrix(ids), rows.contents(ids)
+    rows.close()
     send(("ready", ids, contents))
     return X
 

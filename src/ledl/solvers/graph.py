@@ -218,6 +218,23 @@ class Gaussians(NamedTuple):
             shares, means, xp.linalg.cholesky((1 - shrinkage) * within + (shrinkage * size + TINY) * eye)
         )
 
+    @classmethod
+    def of_labelled(cls, Z: Array, products: Array, labelled: Array, labels: Array) -> Gaussians:
+        """Return the Gaussians of labelled samples alone: rows `labelled`, with one-hot `labels` (l, c).
+
+        The covariance is half theirs within the classes, half that of all samples, ``products`` = Z'Z / n.
+        All classes have the same share.
+        """
+        xp, (l, c) = namespace(Z), labels.shape
+        own = Z[labelled]
+        means = (labels.mT @ own) / xp.clip(xp.sum(labels, axis=0), 1, None)[:, None]
+        offsets = xp.astype(own - labels @ means, xp.float64)
+        total = (offsets.mT @ offsets / l + products) / 2
+        eye = xp.eye(len(total), dtype=xp.float64, device=Z.device)
+        ridge = TINY + 1e-6 * xp.linalg.trace(total) / max(len(total), 1)
+        shares = xp.ones(c, dtype=Z.dtype, device=Z.device) / c
+        return cls(shares, means, xp.linalg.cholesky(total + ridge * eye))
+
     def guess(self, Z: Array) -> Array:
         """Return the logarithms of class probabilities of samples, up to a constant of each sample: (n, c)."""
         xp = namespace(Z)
@@ -235,8 +252,10 @@ class Gaussians(NamedTuple):
         return xp.astype(solve_lower(self.factor, axes, transposed=True), self.means.dtype)
 
 
-def sharpen(scores: Array, labelled: Array, labels: Array) -> Array:
+def sharpen(scores: Array, labelled: Array, labels: Array, confidence: float = CONFIDENCE) -> Array:
     """Return probabilities proportional to exp(t scores), with the t that makes the mean of the largest 0.9.
+
+    `confidence` is another such mean.
 
     Labelled samples get their labels: `labelled` has their rows, `labels` (l, c) is one-hot.
     """
@@ -247,7 +266,7 @@ def sharpen(scores: Array, labelled: Array, labels: Array) -> Array:
     for _ in range(20):
         middle = (low + high) / 2
         mean = float(xp.mean(1 / xp.sum(xp.exp(math.exp(middle) * some), axis=1)))
-        low, high = (middle, high) if mean < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if mean < confidence else (low, middle)
     found = xp.exp(math.exp(middle) * scores)
     found = found / xp.sum(found, axis=1, keepdims=True)
     found[labelled] = labels
