@@ -24,14 +24,15 @@ warnings.simplefilter("error")
 
 # The extras that bring what each is for: cli draws figures and shows progress, too.
 GIVEN_BY = {
-    "plots": {"plots", "cli", "photos"},
-    "progress": {"progress", "cli", "photos"},
+    "plots": {"plots", "cli", "photos", "label"},
+    "progress": {"progress", "cli", "photos", "label"},
     "images": {"images", "photos"},
     "download": {"download"},
     "gpu": {"gpu"},
     "dask": {"dask"},
-    "cli": {"cli", "photos"},
+    "cli": {"cli", "photos", "label"},
     "photos": {"photos"},
+    "label": {"label"},
 }
 
 
@@ -188,6 +189,19 @@ def pages(model, X, y, network):
     assert page(explain(model, X[0])).startswith("<!doctype html>")
 
 
+def label(model, X, y, network):
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as top:
+        for i in range(20):
+            Image.fromarray((16 * X[i].reshape(8, 8)).astype("uint8")).save(Path(top) / f"{i}.png")
+        words = [sys.executable, "-m", "ledl", "label", top, "--export", "labels.csv"]
+        done = subprocess.run(words, cwd=Path(top).parent, capture_output=True, text=True)
+        if "pip install" in done.stderr:
+            raise ImportError(done.stderr)
+        assert not done.returncode, done.stderr
+
+
 USES = {
     "plots": [plots],
     "progress": [progress],
@@ -197,6 +211,7 @@ USES = {
     "dask": [dask],
     "cli": [cli, pages],
     "photos": [photos],
+    "label": [label],
 }
 
 

@@ -19,6 +19,7 @@ DATA = {
     "ledl/datasets/caltech101_classes.txt",
     "ledl/templates/base.html",
     "ledl/templates/report.js",
+    "ledl/labelling/static/index.html",
 }
 
 
@@ -99,6 +100,7 @@ def test_metadata(packages):
         "dask",
         "cli",
         "photos",
+        "label",
     }
     (gpl,) = [r for r in metadata.get_all("Requires-Dist") if "pillow-heif" in r]
     assert gpl.endswith("extra == 'heic'")

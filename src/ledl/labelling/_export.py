@@ -138,7 +138,7 @@ def learn_here(session: Session) -> Any:
     X = prepare(session.task(), lambda message: session.report(*message))
     if len(X) > 1:
         learner, start, job = Learner(X, n_jobs=-1), time.perf_counter(), session.next_job()
-        lesson = learner.learn(job.y, checks=job.checks)
+        lesson = learner.learn(job.y)
         session.report("lesson", job.number, lesson, time.perf_counter() - start)
         if len(job.checks):
             session.report("estimate", job.number, learner.estimate(job.y, job.checks))

@@ -561,10 +561,11 @@ class Session:
                 rest = np.argsort(self.probability, kind="stable").tolist()
             useful = [i for i in dict.fromkeys([*order, *rest]) if is_open[i] and i not in self.drawn]
             checks = [i for i in self.drawn if is_open[i]]
+            n_answered = len(self.drawn) - len(checks)
             fresh = (i for i in self.random_order if is_open[i] and i not in self.drawn)
-            checks += [i for i, _ in zip(fresh, range(max(0, n // 5 + 1 - len(checks))), strict=False)]
+            checks += [i for i, _ in zip(fresh, range(max(0, n // 3 + 1 - len(checks))), strict=False)]
             new = {i for i in checks if i not in self.drawn}
-            mixed = mix([i for i in useful if i not in new], checks, n)
+            mixed = mix([i for i in useful if i not in new], checks, n, n_answered)
             drawn = [int(i) for i, is_check in mixed if is_check and i not in self.drawn]
             if drawn and self.is_writer:
                 self.store.add_checks([self.images[i].id for i in drawn])
@@ -693,7 +694,7 @@ class Session:
             self.job += 1
             labels = self.label.copy()
             classes = np.unique(labels[self.rows][labels[self.rows] > 0])
-            y = np.where(labels > 0, np.searchsorted(classes, labels), -1)[self.rows]
+            y = np.where(labels > 0, labels, -1)[self.rows]  # ids, so that a class stays the same class
             is_check = np.zeros(self.n, dtype=bool)
             is_check[list(self.drawn)] = True
             self.jobs = {number: job for number, job in self.jobs.items() if number > self.learnt_job}

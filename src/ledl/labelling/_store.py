@@ -40,7 +40,7 @@ CREATE INDEX answers_of_image ON answers(image, id);
 CREATE INDEX answers_of_batch ON answers(batch);
 CREATE TABLE classes(id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, class INTEGER NOT NULL,
     name TEXT NOT NULL, gone INTEGER NOT NULL, merged_into INTEGER);
-CREATE TABLE checks(image INTEGER PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE checks(id INTEGER PRIMARY KEY, image INTEGER UNIQUE NOT NULL, at REAL NOT NULL);
 CREATE TABLE lessons(number INTEGER PRIMARY KEY, at REAL NOT NULL, labels INTEGER NOT NULL,
     seconds REAL NOT NULL, method TEXT NOT NULL, accuracy REAL, low REAL, high REAL, checks INTEGER);
 """
@@ -380,12 +380,14 @@ class Store:
 
     def checks(self) -> list[int]:
         """Return the images that were drawn as checks, in this order."""
-        return [image for (image,) in self.db.execute("SELECT image FROM checks ORDER BY at, image")]
+        return [image for (image,) in self.db.execute("SELECT image FROM checks ORDER BY id")]
 
     def add_checks(self, images: Sequence[int]) -> None:
         """Store that images were drawn as checks."""
         with self._transaction():
-            self.db.executemany("INSERT INTO checks VALUES(?, ?)", [(image, time.time()) for image in images])
+            self.db.executemany(
+                "INSERT INTO checks(image, at) VALUES(?, ?)", [(image, time.time()) for image in images]
+            )
 
     def add_lesson(self, labels: int, seconds: float, method: str) -> int:
         """Store that something was learnt, and return its number."""

@@ -213,7 +213,7 @@ def _content(path: Path) -> str | None:
 
 def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
     """Learn from the newest labels again and again, and estimate how good it is in between."""
-    from ledl.labelling._learning import Cancelled, Learner
+    from ledl.labelling._learning import CancelledError, Learner
 
     learner: Learner | None = None
     last_estimate = -PATIENCE
@@ -225,14 +225,14 @@ def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
                 if learner is None:
                     learner = Learner(X, n_jobs=-1)
                 start = time.perf_counter()
-                lesson = learner.learn(job.y, checks=job.checks, cancelled=inbox.has_news)
+                lesson = learner.learn(job.y)  # not given up for newer labels, which may never stop coming
                 send(("lesson", job.number, lesson, time.perf_counter() - start))
                 is_old = time.monotonic() - last_estimate >= PATIENCE
                 wanted = None if is_old else inbox.has_news
                 if len(job.checks):
                     send(("estimate", job.number, learner.estimate(job.y, job.checks, cancelled=wanted)))
                     last_estimate = time.monotonic()
-        except Cancelled:
+        except CancelledError:
             continue
         except Exception as error:  # the person goes on answering; the page says what is wrong
             send(("failed", f"Nothing could be learnt: {type(error).__name__}: {error}"))

@@ -220,16 +220,16 @@ class Gaussians(NamedTuple):
 
     @classmethod
     def of_labelled(cls, Z: Array, products: Array, labelled: Array, labels: Array) -> Gaussians:
-        """Return the Gaussians of labelled samples alone: rows `labelled`, with one-hot `labels` (l, c).
+        """Return the Gaussians of labelled samples alone: rows `labelled`, with one-hot `labels` (m, c).
 
         The covariance is half theirs within the classes, half that of all samples, ``products`` = Z'Z / n.
         All classes have the same share.
         """
-        xp, (l, c) = namespace(Z), labels.shape
+        xp, (m, c) = namespace(Z), labels.shape
         own = Z[labelled]
         means = (labels.mT @ own) / xp.clip(xp.sum(labels, axis=0), 1, None)[:, None]
         offsets = xp.astype(own - labels @ means, xp.float64)
-        total = (offsets.mT @ offsets / l + products) / 2
+        total = (offsets.mT @ offsets / m + products) / 2
         eye = xp.eye(len(total), dtype=xp.float64, device=Z.device)
         ridge = TINY + 1e-6 * xp.linalg.trace(total) / max(len(total), 1)
         shares = xp.ones(c, dtype=Z.dtype, device=Z.device) / c

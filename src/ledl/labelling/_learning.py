@@ -1,0 +1,440 @@
+r"""Learn the labels of a fixed set of samples from more and more answers of a person.
+
+A lesson starts from all labels and from the guesses of the last one, and takes a second or so. Three experts
+guess the labels of all samples:
+
+- *learnt*: labels spread over the graph of near samples in a space that is learnt from all guesses;
+- *plain*: labels spread over the graph of near samples as they are;
+- *alone*: Gaussians of the labelled samples alone.
+
+Their logarithms of probabilities are added, with weights that were best for earlier answers: what each expert
+said of a sample before the person answered is kept. See `ledl.solvers.graph` for the mathematics.
+
+A person answers more questions about hard classes than about easy ones. So a label of a class with m labels
+has the mass :math:`m^{-1/2}`: neither do classes with many labels win everywhere, nor are all classes taken to
+be of one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from ledl.arrays import Array, as_array, float32_products, namespace, to_host
+from ledl.model_selection import default_folds
+from ledl.parallel import map_in_threads, n_threads, one_blas_thread
+from ledl.questions import first_questions, most_useful, usefulness
+from ledl.semi_supervised import distinct_rows, space_of
+from ledl.solvers.graph import (
+    TINY,
+    Gaussians,
+    Graph,
+    log_shares,
+    one_hot,
+    reach,
+    sharpen,
+    spread,
+)
+
+NEIGHBOURS, SHARE_OF_NEIGHBOURS, SHRINKAGE = 10, 0.99, 0.1
+# Questions of a lesson.
+QUESTIONS = 300
+EXPERTS = ("learnt", "plain", "alone")
+# Before any answer can tell.
+FIRST_WEIGHTS = (0.5, 0.5, 0.0)
+# Weights are chosen with the last answers, and not from fewer than some.
+LAST_ANSWERS, FEWEST_ANSWERS = 150, 10
+# So many of them may be anything: one answer that nobody expected must not decide.
+SURPRISES = 0.02
+FACTORS = (0.1, 0.2, 0.4, 0.8, 1.6)
+# A label is doubtful if the model gives it less than the first, and another class more than the second.
+UNLIKELY, LIKELY = 0.05, 0.75
+# Every third question is a random check until there are so many checks, then every tenth.
+MANY_CHECKS, EVERY_FIRST, EVERY_LATER = 40, 3, 10
+# The random checks are hidden in so many parts.
+PARTS = 4
+
+
+class CancelledError(Exception):
+    """Newer labels are there, so the work was given up."""
+
+
+class Lesson(NamedTuple):
+    """What was learnt from the labels at one time. Arrays are NumPy's."""
+
+    classes: Array  # (c,): the numbers in y that are classes, in order
+    probabilities: Array  # (n, c), or (n, 0) if fewer than two classes have labels
+    questions: Array  # rows without labels, the most useful first
+    doubtful: Array  # rows with labels that the model contradicts, the most doubtful first
+    doubtful_suggestions: Array  # what it says instead: columns of `probabilities`
+    method: str  # the experts with their shares, in words
+    copy_of: Array  # (n,): the sample of the graph that each row is, or is a copy of
+    graph: Graph | None  # of the expert with the largest share
+    labelled: Array  # (l,): samples of the graph with labels
+    rows: Array  # (l,): their rows
+    masses: Array  # (l,)
+
+    def influence(self, row: int) -> tuple[Array, Array]:
+        """Return the rows with labels, and how much each adds to its own class at one row; the largest first.
+
+        F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
+        the entry i of (1 - a) (I - a S)^-1 e, with 1 in e at this row only, times its mass.
+        """
+        if self.graph is None:
+            return self.rows[:0], self.masses[:0]
+        here = np.zeros((len(self.graph.sums), 1))
+        here[self.copy_of[row], 0] = 1
+        amounts = (
+            spread(self.graph.matrix(), here, SHARE_OF_NEIGHBOURS, tol=1e-6)[self.labelled, 0] * self.masses
+        )
+        order = np.argsort(-amounts, kind="stable")
+        return self.rows[order], amounts[order]
+
+
+class Estimate(NamedTuple):
+    """The share of right suggestions among samples without labels, with its 90 % interval."""
+
+    accuracy: float
+    low: float
+    high: float
+    n_checks: int
+
+
+class Guesses(NamedTuple):
+    """What the experts say of all samples, and what they are together."""
+
+    experts: tuple[Array, Array, Array]  # (n, c) each: logarithms of probabilities, up to a factor
+    total: Array  # (n, c): their weighted sum
+    R: Array  # (n, c): probabilities from Gaussians of all samples, for the next space
+    gaussians: Array  # (n, c): their logarithms, where labelled samples have no say about themselves
+    graph: Graph  # in the learnt space
+
+
+class Said(NamedTuple):
+    """What the experts said of a sample before its label was known."""
+
+    classes: Array  # (c,)
+    experts: Array  # (3, c)
+
+
+class Learner:
+    """Learn the labels of a fixed set of samples from more and more answers.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The features of all samples.
+
+    device : str, default=None
+        Device of PyTorch, such as ``"cuda"``. None means the processor, with NumPy.
+
+    n_jobs : int, default=None
+        Number of threads. -1 means all processors.
+    """
+
+    def __init__(self, X: Array, *, device: str | None = None, n_jobs: int | None = None) -> None:
+        X = np.asarray(X, dtype=np.float32)
+        self.device, self.threads = device, n_threads(n_jobs)
+        self.rows, self.copy_of = distinct_rows(X)
+        self.space = None
+        if len(self.rows) > 2:
+            self.space = space_of(X[self.rows], k=NEIGHBOURS, device=device, threads=self.threads)
+            self.plain = self.space.graph.matrix()
+        self.said: dict[int, Said] = {}  # by sample, the last one at the end
+        self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
+        self.confidence = 0.9
+
+    def learn(self, y: Array) -> Lesson:
+        """Return what the labels teach.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Numbers of classes, and -1 where there is no label. A class keeps its number from lesson to lesson.
+
+        Returns
+        -------
+        lesson : Lesson
+        """
+        y = np.asarray(y)
+        mine = self._of_samples(y)
+        labelled = np.flatnonzero(mine >= 0)
+        classes, numbers = np.unique(mine[labelled], return_inverse=True)
+        if self.space is None or len(classes) < 2:
+            return self._nothing(y, mine, classes)
+        with one_blas_thread(), float32_products("full", self.device):
+            if self.last is None:
+                self._hide_some(labelled, numbers, classes)
+            else:
+                self._note_what_was_said(labelled)
+            weights = self._weights(mine)
+            found = self._guess(labelled, numbers, len(classes), weights, self._last_guesses(classes))
+            self.last = classes, found, labelled
+            main = self.space.graph if weights[1] > weights[0] else found.graph
+            reached = to_host(reach(main, main.matrix(), as_array(labelled, self.space.Z), SHARE_OF_NEIGHBOURS))
+            one_hots = as_array(np.eye(len(classes), dtype=np.float32)[numbers], self.space.Z)
+            where = as_array(labelled, self.space.Z)
+            P = to_host(sharpen(found.total, where, one_hots, self.confidence))
+            nobody = where[:0], one_hots[:0]
+            unseen = to_host(sharpen(found.gaussians, *nobody, self.confidence))[labelled]
+        graph = Graph(*(to_host(part) for part in main))
+        questions = most_useful(usefulness(P, reached), mine < 0, graph.neighbours, graph.weights, QUESTIONS)
+        own = unseen[np.arange(len(labelled)), numbers]
+        doubtful = np.flatnonzero((own < UNLIKELY) & (unseen.max(axis=1) > LIKELY))
+        doubtful = doubtful[np.argsort(own[doubtful], kind="stable")]
+        shares = ", ".join(
+            f"{name} {100 * weight:.0f} %" for name, weight in zip(EXPERTS, weights, strict=True)
+        )
+        return Lesson(
+            classes,
+            P[self.copy_of],
+            self.rows[questions],
+            self.rows[labelled[doubtful]],
+            unseen[doubtful].argmax(axis=1),
+            shares,
+            self.copy_of,
+            graph,
+            labelled,
+            self.rows[labelled],
+            masses(numbers)[numbers],
+        )
+
+    def estimate(
+        self, y: Array, checks: Array, *, cancelled: Callable[[], bool] | None = None
+    ) -> Estimate | None:
+        """Return how many suggestions are right, from labels of samples that were drawn at random.
+
+        These labels have taught, too. So they are hidden, a part of them at a time, and the others teach anew,
+        without the guesses of the last lesson, which have known them. Old checks are judged in the same way as
+        new ones, by what is known now.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            As in `learn`.
+        checks : array-like
+            Rows that were drawn at random, all with labels.
+        cancelled : callable, default=None
+            Asked between steps. If it returns True, the work is given up.
+
+        Returns
+        -------
+        estimate : Estimate or None
+            None if there are no checks, or fewer than two classes.
+
+        Raises
+        ------
+        CancelledError
+            If `cancelled` has returned True.
+        """
+        mine = self._of_samples(np.asarray(y))
+        hidden = np.unique(self.copy_of[np.asarray(checks, dtype=np.int64)])
+        hidden = hidden[mine[hidden] >= 0]
+        if self.space is None or not len(hidden) or len(np.unique(mine[mine >= 0])) < 2:
+            return None
+        weights = self._weights(mine)
+        order = np.random.default_rng(0).permutation(hidden)
+        parts = [order[i::PARTS] for i in range(min(PARTS, len(order)))]
+
+        def hits(part: Array) -> int:
+            known = mine.copy()
+            known[part] = -1
+            labelled = np.flatnonzero(known >= 0)
+            classes, numbers = np.unique(known[labelled], return_inverse=True)
+            if len(classes) < 2:
+                return 0
+            found = self._guess(labelled, numbers, len(classes), weights, None, 1, cancelled)
+            return int((classes[to_host(found.total)[part].argmax(axis=1)] == mine[part]).sum())
+
+        with one_blas_thread(), float32_products("full", self.device):
+            n_right = sum(map_in_threads(hits, parts, 1 if self.device else self.threads))
+        found = wilson(n_right, len(hidden))
+        # Suggestions are as sure as they are right, in the mean.
+        self.confidence = float(np.clip(n_right / len(hidden), 0.5, 0.98))
+        return found
+
+    def _of_samples(self, y: Array) -> Array:
+        """Return the labels of distinct samples. Of copies with different labels, the last row counts."""
+        found = np.full(len(self.rows), -1)
+        has_label = y >= 0
+        found[self.copy_of[has_label]] = y[has_label]
+        return found
+
+    def _nothing(self, y: Array, mine: Array, classes: Array) -> Lesson:
+        """Return a lesson without suggestions: questions about samples that are unlike each other."""
+        is_open = mine < 0
+        questions = np.flatnonzero(is_open)
+        if self.space is not None:
+            questions = first_questions(to_host(self.space.Z), is_open, QUESTIONS)
+        none = np.empty(0, dtype=np.int64)
+        empty = np.empty((len(y), 0), dtype=np.float32)
+        return Lesson(
+            classes, empty, self.rows[questions], none, none, "", self.copy_of, None, none, none, np.empty(0)
+        )
+
+    def _guess(
+        self,
+        labelled: Array,
+        numbers: Array,
+        c: int,
+        weights: Array,
+        R: Array | None,
+        threads: int | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Guesses:
+        """Return the guesses of all experts, from labels and from the guesses R of a lesson before, if any."""
+        assert self.space is not None
+        Z, products = self.space.Z, self.space.products
+        where = as_array(labelled, Z)
+        one_hots = np.eye(c, dtype=np.float32)[numbers]
+        known = where, as_array(one_hots, Z)
+        H = one_hot(Z, where, as_array(one_hots * masses(numbers).astype(np.float32), Z))
+        how = H, threads or self.threads, cancelled
+        alone = Gaussians.of_labelled(Z, products, *known).guess(Z)
+        plain = log_shares(spread(self.plain, H, SHARE_OF_NEIGHBOURS))
+        starts = sharpen(alone, *known), sharpen(plain, *known)
+        if R is None:  # each start goes its own way for two steps
+            ends = []
+            for start in starts:
+                _, learnt = self._spread_in_space_of(start, *how)
+                ends.append(self._spread_in_space_of(sharpen(self._gaussians(learnt, known), *known), *how)[1])
+            R = sharpen(ends[0] + ends[1], *known)
+        else:
+            R[where] = known[1]
+            R = (R + starts[0] + starts[1]) / 3
+        for _ in range(2):
+            graph, learnt = self._spread_in_space_of(R, *how)
+            total = float(weights[0]) * learnt + float(weights[1]) * plain + float(weights[2]) * alone
+            gaussians = self._gaussians(total, known)
+            R = sharpen(gaussians, *known)
+        return Guesses((learnt, plain, alone), total, R, gaussians, graph)
+
+    def _spread_in_space_of(
+        self, R: Array, H: Array, threads: int, cancelled: Callable[[], bool] | None
+    ) -> tuple[Graph, Array]:
+        """Return the graph in the space that guesses R teach, and the logarithms of labels H spread over it."""
+        assert self.space is not None
+        if cancelled is not None and cancelled():
+            raise CancelledError
+        Z = self.space.Z
+        axes = Gaussians.of(Z, self.space.products, R, SHRINKAGE).directions()
+        graph = Graph.of(Z @ axes, min(NEIGHBOURS, len(Z) - 1), threads)
+        return graph, log_shares(spread(graph.matrix(), H, SHARE_OF_NEIGHBOURS))
+
+    def _gaussians(self, scores: Array, known: tuple[Array, Array]) -> Array:
+        """Return what Gaussians of all samples say, whose classes these scores and the labels guess."""
+        assert self.space is not None
+        Z = self.space.Z
+        return Gaussians.of(Z, self.space.products, sharpen(scores, *known), SHRINKAGE).guess(Z)
+
+    def _last_guesses(self, classes: Array) -> Array | None:
+        """Return the guesses of the last lesson for these classes, (n, c), with 0 for a class that is new."""
+        if self.last is None:
+            return None
+        before, guesses, _ = self.last
+        xp = namespace(guesses.R)
+        zero = xp.zeros_like(guesses.R[:, :1])
+        padded = xp.concat([guesses.R, zero], axis=1)
+        places = places_of(classes, before)
+        R = padded[:, as_array(places, padded)]
+        sums = xp.sum(R, axis=1, keepdims=True)  # less than 1 where a class has gone
+        return xp.where(sums > TINY, R / xp.clip(sums, TINY, None), xp.ones_like(R) / len(classes))
+
+    def _hide_some(self, labelled: Array, numbers: Array, classes: Array) -> None:
+        """Note what the experts say of labels that are hidden from them in turn, if any can be."""
+        folds = default_folds(numbers, 0)
+
+        def say(fold: tuple[Array, Array]) -> Array:
+            train, test = fold
+            found = self._guess(labelled[train], numbers[train], len(classes), np.array(FIRST_WEIGHTS), None, 1)
+            return self._experts(found, labelled[test])
+
+        parts = map_in_threads(say, folds, 1 if self.device else self.threads)
+        for (_, test), part in zip(folds, parts, strict=True):
+            self.said |= {int(labelled[i]): Said(classes, one) for i, one in zip(test, part, strict=True)}
+
+    def _note_what_was_said(self, labelled: Array) -> None:
+        """Note what the last lesson said of the samples that have got labels since."""
+        assert self.last is not None
+        classes, guesses, before = self.last
+        new = np.setdiff1d(labelled, before)
+        for i, one in zip(new.tolist(), self._experts(guesses, new), strict=True):
+            self.said.pop(i, None)
+            self.said[i] = Said(classes, one)
+
+    def _experts(self, guesses: Guesses, samples: Array) -> Array:
+        """Return the logarithms of probabilities of samples by each expert: (m, 3, c)."""
+        where = [as_array(samples, one) for one in guesses.experts]
+        parts = [to_host(one[rows]) for one, rows in zip(guesses.experts, where, strict=True)]
+        return np.stack([log_softmax(part.astype(np.float64), axis=1) for part in parts], axis=1)
+
+    def _weights(self, mine: Array) -> Array:
+        """Return the weights of the experts: those of a grid, averaged.
+
+        A point of the grid counts by how likely it makes the last answers, with the best of some factors.
+        """
+        last = [(i, said) for i, said in self.said.items() if mine[i] >= 0][-LAST_ANSWERS:]
+        if len(last) < FEWEST_ANSWERS:
+            return np.array(FIRST_WEIGHTS)
+        classes = np.unique(np.concatenate([mine[[i for i, _ in last]], *(said.classes for _, said in last)]))
+        # A class that was not known when it was asked for has next to no share.
+        logs = np.full((len(last), len(EXPERTS), len(classes)), np.log(TINY))
+        for k, (_, said) in enumerate(last):
+            logs[k][:, np.searchsorted(classes, said.classes)] = said.experts
+        answers = np.searchsorted(classes, mine[[i for i, _ in last]])
+        tenths = range(11)
+        grid = np.array([(a, b, 10 - a - b) for a in tenths for b in tenths if a + b <= 10]) / 10
+        losses = np.empty(len(grid))
+        for k, weights in enumerate(grid):
+            total = np.einsum("nec,e->nc", logs, weights)
+            shares = [softmax(factor * total, axis=1)[np.arange(len(last)), answers] for factor in FACTORS]
+            losses[k] = -np.log(SURPRISES + (1 - SURPRISES) * np.array(shares)).sum(axis=1).max()
+        likely = np.exp(losses.min() - losses)
+        return np.asarray(likely @ grid / likely.sum())
+
+
+def masses(numbers: Array) -> Array:
+    """Return the mass of a label of each class, m^-1/2 for m labels, so that all are 1 in the mean: (c,)."""
+    counts = np.bincount(numbers)
+    found = 1 / np.sqrt(np.maximum(counts, 1))
+    return np.asarray(found * counts.sum() / (found * counts).sum())
+
+
+def places_of(values: Array, among: Array) -> Array:
+    """Return where values are in a sorted array, or its length for those that are not there."""
+    places = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[places] == values, places, len(among))
+
+
+def wilson(n_right: int, n: int, level: float = 0.9) -> Estimate:
+    """Return a share and Wilson's interval of it."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = n_right / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Estimate(share, float(max(0.0, middle - half)), float(min(1.0, middle + half)), n)
+
+
+def mix(questions: Sequence[int], checks: Sequence[int], n: int, n_checks: int = 0) -> list[tuple[int, bool]]:
+    """Return at most n questions, and for each whether it is a random check.
+
+    Every third one is a check until there are 40, with the `n_checks` that were drawn before; then every tenth.
+    """
+    useful, random = iter(questions), iter(checks)
+    found: list[tuple[int, bool]] = []
+    for k in range(1, n + 1):
+        every = EVERY_FIRST if n_checks < MANY_CHECKS else EVERY_LATER
+        is_check = k % every == 0
+        one: Any = next(random if is_check else useful, None)
+        if one is None:
+            is_check = not is_check
+            one = next(random if is_check else useful, None)
+        if one is None:
+            break
+        n_checks += is_check
+        found.append((int(one), is_check))
+    return found
