@@ -9,7 +9,8 @@ const LONGEST = 40000; // milliseconds; the server lets a request wait for at mo
 async function ask(path, options) {
   let response, answer;
   try {
-    response = await fetch(path, { ...options, signal: AbortSignal.timeout(LONGEST), credentials: "same-origin" });
+    const signal = AbortSignal.any([AbortSignal.timeout(LONGEST), ...(options.signal ? [options.signal] : [])]);
+    response = await fetch(path, { ...options, signal, credentials: "same-origin" });
     answer = await response.json();
   } catch (error) {
     if (!response || response.ok || response.status >= 500) throw new Gone(String(error));
@@ -22,10 +23,10 @@ async function ask(path, options) {
   throw new Refused(words);
 }
 
-/** Values that are null, undefined or "" are left out of the address. */
-export function get(path, values = {}) {
+/** Values that are null, undefined or "" are left out of the address. A signal can end the request. */
+export function get(path, values = {}, signal = null) {
   const given = Object.entries(values).filter(([, value]) => value != null && value !== "");
-  return ask(given.length ? `${path}?${new URLSearchParams(given)}` : path, {});
+  return ask(given.length ? `${path}?${new URLSearchParams(given)}` : path, { signal });
 }
 
 export function post(path, body = {}) {

@@ -7,12 +7,15 @@ export function accuracyWords({ accuracy, low, high, n_checks: checks }) {
   return `About ${percent(accuracy)} of the suggestions are right (${Math.round(100 * low)} to ${percent(high)}, from ${from}).`;
 }
 
-export function forecastWords({ labels, accuracy }) {
-  return `${count(labels)} more labels would bring about ${percent(accuracy)}.`;
+export function forecastWords({ forecast, estimate }) {
+  if (!forecast) return "";
+  const more = `${count(forecast.labels)} more labels would`;
+  const gain = estimate ? Math.round(100 * forecast.accuracy) - Math.round(100 * estimate.accuracy) : 1;
+  return gain > 0 ? `${more} bring about ${percent(forecast.accuracy)}.` : `${more} change little.`;
 }
 
-function workWords({ features, learning, model }) {
-  if (features.error) return features.error;
+function workWords({ features, learning, model, notice }) {
+  if (features.error || notice) return features.error ?? notice;
   if (!features.ready) return `Reading the images: ${count(features.done)} of ${count(features.total)}. You can label meanwhile.`;
   if (learning) return "Learning from your answers …";
   if (model) return `Learnt from ${count(model.labels)} labels.`;
@@ -29,10 +32,10 @@ export function showHead(state) {
   else if (state.classes.length < 2) words = "With two classes the page begins to suggest.";
   else if (state.model) words = "The estimate comes from random checks: one in five questions.";
   write($("accuracy"), words);
-  write($("forecast"), state.forecast && left ? forecastWords(state.forecast) : "");
+  write($("forecast"), left ? forecastWords(state) : "");
   $("curve").replaceChildren(...(state.curve.length > 1 ? [chart(state.curve, 120, 34)] : []));
   write($("doing"), workWords(state));
-  $("work").classList.toggle("trouble", Boolean(state.features.error));
+  $("work").classList.toggle("trouble", Boolean(state.features.error || state.notice));
   $("dot").hidden = !(state.learning || !state.features.ready) || Boolean(state.features.error);
 }
 

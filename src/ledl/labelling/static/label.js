@@ -24,6 +24,8 @@ let block = new Set(); // images that Enter confirms in Check
 let showing = 0; // number of the last change of view: answers to older ones come too late
 let fetching = false; // a batch of questions is under way
 const known = new Map(); // images as the server knows them, by id
+const changed = new Map(); // when the server last stored something about an image, on the clock of this page
+let clock = 0;
 const wanted = new Set(); // images that are asked for
 const classes = new Classes({ label: labelBy, create, edit, left: () => grid.box.focus({ preventScroll: true }) });
 const grid = new Grid($("grid"), $("sheet"), { draw, need, open: toggleLarge, moved, scrolled });
@@ -33,6 +35,20 @@ const large = new Large(classes, closeLarge);
 
 const say = (words) => write($("said"), words);
 const shown = (id) => known.has(id) && outbox.over(known.get(id));
+/** Take images as the server knew them at `time`, but for those about which it has stored something since. */
+function learnt(items, time) {
+  for (const image of items) if (!(changed.get(image.id) > time)) known.set(image.id, image);
+}
+
+/** Take images from the answer to a change of them. */
+function settled(items) {
+  clock += 1;
+  for (const image of items) {
+    known.set(image.id, image);
+    changed.set(image.id, clock);
+  }
+}
+
 const answered = (image) => image && (image.label != null || image.skipped);
 const doubted = (image) => image.doubt != null && image.label != null && !image.saving;
 /** The class that Enter gives: what the model thinks of a doubted label, or of an image without an answer. */
@@ -115,11 +131,11 @@ function actions() {
   const sheet = view.name === "check" && !grid.several && !large.open;
   let accept = `Accept${most}`;
   if (sheet) accept = block.size ? `Confirm these ${count(block.size)} as ${quoted(classes.nameOf(view.class))}` : "Confirm";
-  else if (view.name === "doubtful") accept = `Change to the suggestion${most}`;
+  else if (view.name === "doubtful") accept = `Change the label${most}`;
   write($("accept").lastElementChild, accept);
   $("accept").disabled = sheet ? !block.size : targets.every((image) => proposal(image) == null);
   write($("skip").lastElementChild, `Cannot say${most}`);
-  $("skip").disabled = $("look").disabled = !targets.length;
+  $("skip").disabled = $("look").disabled = $("keep").disabled = !targets.length;
   $("clear").disabled = !targets.some((image) => image.label != null || image.skipped);
   $("keep").hidden = view.name !== "doubtful";
   $("clear").hidden = view.name !== "all";
@@ -212,7 +228,7 @@ async function turnBack(path, done) {
   const what = path === "/api/undo" ? state.can_undo : state.can_redo;
   await attempt(async () => {
     const { items } = await post(path);
-    items.forEach((image) => known.set(image.id, image));
+    settled(items);
     say(`${done}${what ? `: ${what}` : ""}.`);
     bringBack(items.map((image) => image.id));
   });
@@ -283,11 +299,11 @@ async function show(change) {
 async function askMore() {
   if (fetching) return;
   fetching = true;
-  const turn = showing;
+  const turn = showing, time = clock;
   await attempt(async () => {
     const { items } = await get("/api/questions", { n: BATCH, exclude: outbox.requests.flatMap(({ body }) => body.images ?? []).join() });
     if (turn !== showing) return;
-    items.forEach((image) => known.set(image.id, image));
+    learnt(items, time);
     const ids = items.map((image) => image.id);
     grid.set(ids, ids[0]);
     grid.box.scrollTop = 0;
@@ -304,11 +320,12 @@ function need(ids) {
 }
 
 async function load(ids) {
+  const time = clock;
   ids.forEach((id) => wanted.add(id));
   for (let start = 0; start < ids.length; start += CHUNK) {
     await attempt(async () => {
       const { items } = await get("/api/images", { ids: ids.slice(start, start + CHUNK).join() });
-      items.forEach((image) => known.set(image.id, image));
+      learnt(items, time);
     });
   }
   ids.forEach((id) => wanted.delete(id));
@@ -341,7 +358,7 @@ function about() {
   const sheet = {
     ask: classes.all.length ? "The most useful images first. Press the key of a class, or Enter to accept." : "",
     check: view.class == null ? "" : "Correct what is wrong, then confirm all that are ticked with Enter.",
-    doubtful: "The model contradicts these labels. Enter changes the label, Shift+Enter keeps it.",
+    doubtful: total ? "The model contradicts these labels. Enter changes the label, Shift+Enter keeps it." : "",
     all: images(total),
   };
   const nothing = {
@@ -398,8 +415,10 @@ async function attempt(work) {
 }
 
 let lost = null; // the error, while the server does not answer
+let listening = new AbortController(); // of the request that waits for news
 
 function gone(error) {
+  if (!lost) listening.abort(); // whoever waits for news shall find out when the server is back
   lost = error;
   document.body.classList.add("lost");
   const kept = outbox?.requests.length ?? 0;
@@ -423,7 +442,7 @@ function back() {
 }
 
 function stored(request, answer) {
-  answer.items?.forEach((image) => known.set(image.id, image));
+  settled(answer.items);
   redraw();
 }
 
@@ -461,14 +480,15 @@ function begin() {
   listClasses();
   const name = location.hash.slice(1);
   show({ name: name in SIZES ? name : "ask" });
-  if (classes.all.length) grid.box.focus({ preventScroll: true });
-  else classes.type();
+  if (!classes.all.length && view.name === "ask") classes.type();
+  else grid.box.focus({ preventScroll: true });
 }
 
 async function listen() {
   for (;;) {
+    listening = new AbortController();
     try {
-      take(await get("/api/state", state && !lost ? { after: state.revision, wait: PATIENCE } : {}));
+      take(await get("/api/state", state && !lost ? { after: state.revision, wait: PATIENCE } : {}, listening.signal));
       back();
     } catch (error) {
       if (error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError) throw error; // a fault of this page
