@@ -21,6 +21,7 @@ demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder
 	$(BIN)/ledl fit demo/images --out demo/model.ledl --features pixels --size 8 --per-class 5
 	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder --format csv > demo/labels.csv
 	$(BIN)/ledl explain demo/model.ledl demo/images/3/00045.png --out demo/why.html
+	@echo "Label the digits yourself, on a page: $(BIN)/ledl label demo/images --labels none"
 
 test: .venv/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow"

@@ -7,7 +7,7 @@ const EDGE = 16; // pixels around them
 const CAPTION = 38; // pixels, as in label.css
 const MORE = 2; // rows above and below what is visible
 const SETTLE = 60; // milliseconds: thumbnails of tiles that only rush by are not asked for
-const TINY = 64; // pixels; smaller pictures are shown with sharp pixels
+const TINY = 32; // pixels; smaller pictures are shown with sharp pixels
 
 export class Grid {
   ids = [];

@@ -69,7 +69,7 @@ function draw(tile, id) {
   tile.classList.toggle("ticked", block.has(id));
   if (!image) return;
   const sure = image.label == null && !image.skipped && image.suggestion != null ? image.probability : null;
-  const print = JSON.stringify([image, classes.nameOf(image.label), classes.nameOf(image.suggestion), classes.nameOf(image.doubt)]);
+  const print = JSON.stringify([view.name, view.class, image, classes.nameOf(image.label), classes.nameOf(image.suggestion), classes.nameOf(image.doubt)]);
   if (tile.dataset.print === print) return;
   tile.dataset.print = print;
   tile.classList.toggle("answered", answered(image));
@@ -78,12 +78,17 @@ function draw(tile, id) {
   const meter = el("i", { class: "sure" });
   meter.style.width = `${100 * (sure ?? 0)}%`;
   caption.replaceChildren(
-    el("span", { class: "line" }, doubted(image) ? el("bdi", { class: "words given", text: classes.nameOf(image.label) }) : words(image), sure == null ? null : el("span", { class: "number", text: percent(sure) })),
+    el("span", { class: "line" }, upperLine(image), sure == null ? null : el("span", { class: "number", text: percent(sure) })),
     el("span", { class: "meter", hidden: sure == null }, meter),
     lowerLine(image),
   );
   tile.title = image.name;
   tile.setAttribute("aria-label", `${image.name}, ${spoken(image, sure)}${image.check ? ", random check" : ""}${image.saving ? ", not stored yet" : ""}`);
+}
+
+function upperLine(image) {
+  if (doubted(image)) return el("bdi", { class: "words given", text: classes.nameOf(image.label) });
+  return view.name === "check" && mayConfirm(image) ? el("span") : words(image); // there, all of them say the same
 }
 
 function lowerLine(image) {
