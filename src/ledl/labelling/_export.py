@@ -133,7 +133,7 @@ def write(
 
 def learn_here(session: Session) -> Any:
     """Make the features that are missing and learn, in this process. Return the features."""
-    from ledl.labelling._learning import Learner
+    from ledl.lessons import Learner
 
     X = prepare(session.task(), lambda message: session.report(*message))
     if len(X) > 1:

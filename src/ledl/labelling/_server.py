@@ -219,7 +219,7 @@ class Pages:
         return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake up those who wait for a change, from whatever thread it comes."""
+        """Notify those who wait for a change, from whatever thread it comes."""
 
         def wake() -> None:
             with suppress(RuntimeError):  # the server is ending

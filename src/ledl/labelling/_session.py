@@ -36,7 +36,7 @@ from ledl.labelling._store import BY, NAME, Answer, BusyError, Change, Class, Im
 from ledl.labelling._worker import Job, Task, Worker
 
 if TYPE_CHECKING:
-    from ledl.labelling._learning import Estimate, Lesson
+    from ledl.lessons import Estimate, Lesson
 
 VIEWS = ("ask", "check", "doubtful", "all")
 STATES = ("labelled", "unlabelled", "skipped")
@@ -382,7 +382,7 @@ class Session:
             return self._done(self.store.undo(*self.undo_stack[-1]), self.undo_stack, self.redo_stack)
 
     def redo(self) -> dict[str, Any]:
-        """Do again what was undone last."""
+        """Repeat what was undone last."""
         with self.lock:
             if not self.redo_stack:
                 raise RefusedError("There is nothing to redo.")
@@ -560,7 +560,7 @@ class Session:
     def questions(self, n: int = 24, exclude: Collection[int] = ()) -> dict[str, Any]:
         """Return the images to ask about next: the most useful first, and random checks among them."""
         with self.lock:
-            from ledl.labelling._learning import mix
+            from ledl.lessons import mix
 
             left_out = {self.place[key] for key in exclude if key in self.place}
             is_open = (self.label == 0) & ~self.is_skipped & self.is_readable

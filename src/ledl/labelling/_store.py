@@ -201,7 +201,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit the block as a whole, or not at all. A full disk is an error in plain words."""
+        """Store the block as a whole, or not at all. A full disk is an error in plain words."""
         try:
             self.db.execute("BEGIN IMMEDIATE")
             yield

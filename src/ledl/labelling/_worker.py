@@ -146,7 +146,7 @@ class Inbox:
 
 
 def work(connection: Connection, task: Task) -> None:
-    """Do all the work of the process: features first, then one lesson after another."""
+    """Make features first, then learn one lesson after another: all that the process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with suppress(AttributeError, OSError):  # not on every system
         os.nice(5)
@@ -213,7 +213,7 @@ def _content(path: Path) -> str | None:
 
 def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
     """Learn from the newest labels again and again, and estimate how good it is in between."""
-    from ledl.labelling._learning import CancelledError, Learner
+    from ledl.lessons import CancelledError, Learner
 
     learner: Learner | None = None
     last_estimate = -PATIENCE
