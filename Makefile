@@ -36,8 +36,9 @@ docs: .venv/.ready  ## documentation with its gallery, in docs/_build/html; a wa
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-picture: .venv/.ready  ## the picture of README.md: ledl explain on digits, as Chromium shows it
+picture: .venv/.ready  ## pictures of README.md and the docs: ledl explain and ledl label on digits, as Chromium shows them
 	$(BIN)/python docs/make_picture.py
+	LEDL_PICTURES=docs/images $(BIN)/python -m pytest tests/labelling/test_page.py -k pictures
 
 bench: .venv/.ready  ## speed against the transcription of the paper, memory, import time
 	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py
