@@ -21,6 +21,7 @@ demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder
 	$(BIN)/ledl fit demo/images --out demo/model.ledl --features pixels --size 8 --per-class 5
 	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder --format csv > demo/labels.csv
 	$(BIN)/ledl explain demo/model.ledl demo/images/3/00045.png --out demo/why.html
+	@echo "Label the digits yourself, on a page: $(BIN)/ledl label demo/images --labels none"
 
 test: .venv/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow"
@@ -35,8 +36,9 @@ docs: .venv/.ready  ## documentation with its gallery, in docs/_build/html; a wa
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-picture: .venv/.ready  ## the picture of README.md: ledl explain on digits, as Chromium shows it
+picture: .venv/.ready  ## pictures of README.md and the docs: ledl explain and ledl label on digits, as Chromium shows them
 	$(BIN)/python docs/make_picture.py
+	LEDL_PICTURES=docs/images $(BIN)/python -m pytest tests/labelling/test_page.py -k pictures
 
 bench: .venv/.ready  ## speed against the transcription of the paper, memory, import time
 	$(ONE_THREAD) $(BIN)/python benchmarks/speed.py

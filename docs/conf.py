@@ -28,7 +28,14 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas are readable without a network
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "gallery/**/*.ipynb", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "label_page.md",
+    "gallery/**/*.ipynb",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+]
 templates_path = ["_templates"]
 default_role = "py:obj"
 smartquotes = False  # C' is a transpose

@@ -182,6 +182,8 @@ def test_the_state_waits_for_a_change(server):
         ("/api/answers", {"images": [1], "skip": True, "view": "nowhere"}),
         ("/api/answers", {"images": [1], "skip": True, "model": "x"}),
         ("/api/answers", {"images": [1], "new_class": 5}),
+        ("/api/answers", {"images": [1], "skip": True, "key": "\ud800"}),
+        ("/api/answers", {"images": [1], "skip": True, "key": "x" * 65}),
         ("/api/classes", {"name": None}),
         ("/api/classes/1/merge", {"into": None}),
         ("/api/images?limit=0", None),
@@ -200,6 +202,14 @@ def test_requests_that_mean_nothing_are_refused_in_words(server, path, body):
     assert status in (400, 404), found
     assert found["error"].endswith(".")
     assert server.state()["n_skipped"] == before
+
+
+def test_images_by_their_numbers_come_in_the_order_asked_for(server):
+    ids = server.ask("/api/ids")[1]["ids"]
+    status, found = server.ask(f"/api/images?ids={ids[3]},{ids[0]},999999,{ids[1]}")
+    assert status == 200
+    assert [item["id"] for item in found["items"]] == [ids[3], ids[0], ids[1]]
+    assert found["total"] == 3
 
 
 def test_downloads(server):
@@ -244,7 +254,7 @@ PATHS = [
 ]
 WRITES = ["/api/answers", "/api/undo", "/api/redo", "/api/classes", "/api/classes/1", "/api/classes/1/merge"]
 WRITES += ["/api/classes/2/delete", "/api/classes/99"]
-KEYS = ["images", "class", "new_class", "skip", "view", "model", "name", "into", "__proto__", ""]
+KEYS = ["images", "class", "new_class", "skip", "view", "model", "key", "name", "into", "__proto__", ""]
 QUERY = ["n", "exclude", "view", "class", "state", "search", "offset", "limit", "after", "wait", "token"]
 
 

@@ -158,6 +158,30 @@ def test_a_name_is_unique_and_the_error_says_how_to_merge(folder, open_folder):
     assert session.add_class("Strasse")["class"] == 3  # the name is free again
 
 
+def test_an_answer_takes_the_class_that_has_the_name(folder, open_folder):
+    session = open_folder(folder)
+    first, second = (image.id for image in session.images[:2])
+    made = session.answer([first], new_class="Straße")["class"]
+    assert session.answer([second], new_class=" STRASSE ")["class"] == made
+    assert [c["count"] for c in session.state()["classes"]] == [2]
+
+
+def test_a_request_that_is_sent_again_is_stored_once(folder, open_folder):
+    session = open_folder(folder)
+    first, second = (image.id for image in session.images[:2])
+    done = session.answer([first], new_class="a", key="one")
+    again = session.answer([first], new_class="a", key="one")
+    assert (again["items"], again["class"]) == (done["items"], done["class"])
+    session.answer([second], skip=True, key="two")
+    session.undo()
+    session = open_folder(folder)  # the server was started again in between
+    assert session.answer([second], skip=True, key="two")["items"][0]["skipped"] is False  # it stays undone
+    assert session.answer([first], new_class="a", key="one")["items"] == done["items"]
+    session.undo()
+    assert labels_of(session) == {}
+    assert session.state()["can_undo"] is None
+
+
 def test_there_is_a_limit_of_classes(folder, open_folder, monkeypatch):
     monkeypatch.setattr("ledl.labelling._session.MOST_CLASSES", 3)
     session = open_folder(folder)

@@ -37,6 +37,7 @@ HOSTS = {"127.0.0.1", "localhost", "::1"}
 LARGEST_BODY = 2**21  # bytes: the numbers of 200,000 images
 LONGEST_WAIT = 25.0  # seconds
 MOST_IMAGES = 1000  # in one answer
+LONGEST_KEY = 64  # letters of the name that the page gives to a request
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -148,6 +149,14 @@ def text_of(body: dict[str, Any], name: str) -> str:
     if not isinstance(body.get(name), str):
         raise RefusedError(f"{name} must be a text.")
     return str(body[name])
+
+
+def key_of(body: dict[str, Any]) -> str:
+    """Return the name that the page gives to a request."""
+    key = text_of(body, "key")
+    if not key.isascii() or not 0 < len(key) <= LONGEST_KEY:
+        raise RefusedError(f"key must have 1 to {LONGEST_KEY} plain letters or digits.")
+    return key
 
 
 async def body_of(request: Request) -> dict[str, Any]:
@@ -270,7 +279,11 @@ class Pages:
         query = request.query_params
         offset = number(query.get("offset", "0"), "offset")
         limit = number(query.get("limit", "200"), "limit", 1, MOST_IMAGES)
-        found = self._found(request)
+        if "ids" in query:  # images that the page shows already, in its order
+            place = self.session.place
+            found = [place[key] for key in numbers(query["ids"], "ids") if key in place]
+        else:
+            found = self._found(request)
         with self.session.lock:
             items = [self.session.image(i) for i in found[offset : offset + limit]]
         return {"total": len(found), "items": items}
@@ -301,7 +314,7 @@ class Pages:
     def answers(self, body: dict[str, Any], path: dict[str, Any]) -> Any:
         """Store what the person says about some images."""
         images, label, new = body.get("images"), body.get("class"), body.get("new_class")
-        skip, model = body.get("skip") or False, body.get("model")
+        skip, model, key = body.get("skip") or False, body.get("model"), body.get("key")
         if not isinstance(images, list) or not images:
             raise RefusedError("images must be a list with the numbers of one or more images.")
         if skip not in (True, False) or (label is not None) + (new is not None) + bool(skip) > 1:
@@ -313,6 +326,7 @@ class Pages:
             skip=bool(skip),
             view=one_of(body.get("view", "all"), "view", VIEWS),
             model=None if model is None else number(model, "model"),
+            key=None if key is None else key_of(body),
         )
 
     def rename(self, body: dict[str, Any], path: dict[str, Any]) -> Any:

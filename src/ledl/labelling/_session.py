@@ -305,14 +305,21 @@ class Session:
         skip: bool = False,
         view: str = "all",
         model: int | None = None,
+        key: str | None = None,
     ) -> dict[str, Any]:
-        """Store one label for images, or that nobody can say (`skip`), or take their labels away."""
+        """Store one label for images, or that nobody can say (`skip`), or take their labels away.
+
+        `new_class` is the name of a class, which is made if there is none. `key` names the request: sent again
+        because the answer to it was lost, it is stored once.
+        """
         with self.lock:
-            for key in images:
-                self.position(key)
+            positions = [self.position(image) for image in dict.fromkeys(images)]
+            if key is not None and self.store.has_key(key):
+                items = [self.image(i) for i in positions]
+                return {"revision": self.revision, "items": items, "class": items[0]["label"]}
             change = Change("", [], [])
             if new_class is not None:
-                label = self._add_class(change, new_class)
+                label = self._named(new_class) or self._add_class(change, new_class)
             elif label is not None:
                 self._class(label)
             images = list(dict.fromkeys(images))
@@ -320,7 +327,7 @@ class Session:
             name = next((c.name for c in (*change.classes, *self.classes.values()) if c.id == label), "")
             what = f"“{name}”" if label else "“cannot say”" if skip else "no label"
             n = f"{len(images)} images" if len(images) > 1 else self.names[self.place[images[0]]]
-            done = self._do("do", change._replace(words=f"{n}: {what}"))
+            done = self._do("do", change._replace(words=f"{n}: {what}"), key)
             return {**done, "class": label}
 
     def add_class(self, name: str) -> dict[str, Any]:
@@ -381,9 +388,9 @@ class Session:
                 raise RefusedError("There is nothing to redo.")
             return self._done(self.store.redo(*self.redo_stack[-1]), self.redo_stack, self.undo_stack)
 
-    def _do(self, kind: str, change: Change) -> dict[str, Any]:
+    def _do(self, kind: str, change: Change, key: str | None = None) -> dict[str, Any]:
         """Store a change, then follow it."""
-        batch = self.store.add(kind, change)
+        batch = self.store.add(kind, change, key=key)
         self.redo_stack.clear()
         if kind == "do":
             self.undo_stack.append((batch, change.words))
@@ -454,11 +461,16 @@ class Session:
             )
         if is_answer(name):
             raise RefusedError(f"“{name}” is kept for images that get no class. Type another name.")
-        for other in self.classes.values():
-            if not other.gone and other.id != besides and simplified(other.name) == simplified(name):
-                how = " To join the two, merge one into the other." if besides else ""
-                raise RefusedError(f"There is a class “{other.name}” already.{how}")
+        other = self._named(name, besides)
+        if other is not None:
+            how = " To join the two, merge one into the other." if besides else ""
+            raise RefusedError(f"There is a class “{self.classes[other].name}” already.{how}")
         return name
+
+    def _named(self, name: str, besides: int = 0) -> int | None:
+        """Return the class with this name, or one that reads the same, or None."""
+        alike = (c.id for c in self.classes.values() if simplified(c.name) == simplified(name) and not c.gone)
+        return next((key for key in alike if key != besides), None)
 
     # What the page shows
 
@@ -494,7 +506,7 @@ class Session:
     def state(self) -> dict[str, Any]:
         """Return all that the page shows beside images."""
         with self.lock:
-            is_open = (self.label == 0) & self.is_readable
+            is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
             counts = Counter(self.label[self.label > 0].tolist())
             guesses = Counter(self.suggestion[is_open].tolist())
             examples: dict[int, list[int]] = {}
@@ -509,6 +521,7 @@ class Session:
                 "n_images": int(self.is_readable.sum()),
                 "n_labelled": int(((self.label > 0) & self.is_readable).sum()),
                 "n_skipped": int((self.is_skipped & self.is_readable).sum()),
+                "n_doubtful": len(self.find("doubtful")),
                 "unreadable": [list(pair) for pair in self.unreadable],
                 "classes": [
                     {

@@ -33,7 +33,7 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE images(id INTEGER PRIMARY KEY, path BLOB UNIQUE NOT NULL, size INTEGER NOT NULL,
     mtime INTEGER NOT NULL, content TEXT, gone INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE batches(id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, target INTEGER,
-    words TEXT NOT NULL);
+    words TEXT NOT NULL, key TEXT UNIQUE);
 CREATE TABLE answers(id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, image INTEGER NOT NULL, class INTEGER,
     skipped INTEGER NOT NULL, view TEXT NOT NULL, model INTEGER);
 CREATE INDEX answers_of_image ON answers(image, id);
@@ -292,12 +292,15 @@ class Store:
         )
         return [_answer(row) for row in rows]
 
-    def add(self, kind: str, change: Change, target: int | None = None) -> int:
-        """Store a change of a kind: do, undo, redo or import. It is on disk when this returns its number."""
+    def add(self, kind: str, change: Change, target: int | None = None, *, key: str | None = None) -> int:
+        """Store a change of a kind: do, undo, redo or import. It is on disk when this returns its number.
+
+        `key` is the sender's name for the request, by which `has_key` knows it if it is sent again.
+        """
         with self._transaction():
             batch = self.db.execute(
-                "INSERT INTO batches(at, kind, target, words) VALUES(?, ?, ?, ?)",
-                (time.time(), kind, target, change.words),
+                "INSERT INTO batches(at, kind, target, words, key) VALUES(?, ?, ?, ?, ?)",
+                (time.time(), kind, target, change.words, key),
             ).lastrowid
             self.db.executemany(
                 "INSERT INTO classes(batch, class, name, gone, merged_into) VALUES(?, ?, ?, ?, ?)",
@@ -381,6 +384,10 @@ class Store:
     def checks(self) -> list[int]:
         """Return the images that were drawn as checks, in this order."""
         return [image for (image,) in self.db.execute("SELECT image FROM checks ORDER BY id")]
+
+    def has_key(self, key: str) -> bool:
+        """Return whether a request with this key is stored."""
+        return self.db.execute("SELECT 1 FROM batches WHERE key = ?", (key,)).fetchone() is not None
 
     def add_checks(self, images: Sequence[int]) -> None:
         """Store that images were drawn as checks."""
