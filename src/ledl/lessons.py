@@ -41,6 +41,9 @@ from ledl.solvers.graph import (
 )
 
 NEIGHBOURS, SHARE_OF_NEIGHBOURS, SHRINKAGE = 10, 0.99, 0.1
+# Samples are compared in a tenth as many directions as there are samples, within these limits. With more, their
+# covariance would be a guess; with fewer, classes that differ little are not told apart.
+DIRECTIONS, SAMPLES_PER_DIRECTION = (128, 1024), 10
 # Questions of a lesson.
 QUESTIONS = 300
 EXPERTS = ("learnt", "plain", "alone")
@@ -142,7 +145,10 @@ class Learner:
         self.rows, self.copy_of = distinct_rows(X)
         self.space = None
         if len(self.rows) > 2:
-            self.space = space_of(X[self.rows], k=NEIGHBOURS, device=device, threads=self.threads)
+            r = int(np.clip(len(self.rows) // SAMPLES_PER_DIRECTION, *DIRECTIONS))
+            self.space = space_of(
+                X[self.rows], n_components=r, k=NEIGHBOURS, device=device, threads=self.threads
+            )
             self.plain = self.space.graph.matrix()
         self.said: dict[int, Said] = {}  # by sample, the last one at the end
         self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
