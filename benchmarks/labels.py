@@ -122,8 +122,8 @@ def simulate(task):
         right = np.where(y >= 0, y, said) == truth
         n_labels = int((y >= 0).sum())
         curve.append((n_labels, float(right.mean()), round(seconds, 3), len(classes)))
-        if n_labels in at or (at and n_labels >= max(at)):
-            found = learner.estimate(y, checks)
+        found = learner.estimate(y, checks) if at else None  # after every lesson, as on the page
+        if n_labels in at:
             estimates.append((n_labels, float(right[y < 0].mean()), *(found or (None,) * 4)))
         if n_labels >= max(at) if at else right.mean() >= target or n_labels >= budget:
             return {"task": task[:5], "curve": curve, "estimates": estimates, "prepared": round(prepared, 2)}

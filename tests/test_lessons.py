@@ -149,6 +149,8 @@ def test_estimates_do_not_know_the_checks(digits, learner):
     other = Learner(X)
     other.learn(wrong)
     assert other.estimate(wrong, checks).accuracy < 0.3
+    other.learn(wrong)
+    assert other.estimate(wrong, checks).accuracy < 0.3  # starts from the last one
 
 
 def test_an_estimate_can_be_given_up(digits, learner):

@@ -150,6 +150,9 @@ class Learner:
                 X[self.rows], n_components=r, k=NEIGHBOURS, device=device, threads=self.threads
             )
             self.plain = self.space.graph.matrix()
+        # Random checks of a part are hidden from the guesses that judge this part, now and ever.
+        self.parts = np.random.default_rng(0).permutation(len(self.rows)) % PARTS
+        self.without: list[tuple[Array, Array] | None] = [None] * PARTS  # classes, guesses without a part
         self.said: dict[int, Said] = {}  # by sample, the last one at the end
         self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
         self.confidence = 0.9
@@ -178,7 +181,8 @@ class Learner:
             else:
                 self._note_what_was_said(labelled)
             weights = self._weights(mine)
-            found = self._guess(labelled, numbers, len(classes), weights, self._last_guesses(classes))
+            start = None if self.last is None else carried_over((self.last[0], self.last[1].R), classes)
+            found = self._guess(labelled, numbers, len(classes), weights, start)
             self.last = classes, found, labelled
             main = self.space.graph if weights[1] > weights[0] else found.graph
             reached = to_host(reach(main, main.matrix(), as_array(labelled, self.space.Z), SHARE_OF_NEIGHBOURS))
@@ -214,9 +218,9 @@ class Learner:
     ) -> Estimate | None:
         """Return how many suggestions are right, from labels of samples that were drawn at random.
 
-        These labels have taught, too. So they are hidden, a part of them at a time, and the others teach anew,
-        without the guesses of the last lesson, which have known them. Old checks are judged in the same way as
-        new ones, by what is known now.
+        These labels have taught, too. So they are hidden, a part of them at a time, and the others teach,
+        starting from guesses that have never known this part. Old checks are judged in the same way as new
+        ones, by what is known now.
 
         Parameters
         ----------
@@ -243,25 +247,27 @@ class Learner:
         if self.space is None or not len(hidden) or len(np.unique(mine[mine >= 0])) < 2:
             return None
         weights = self._weights(mine)
-        order = np.random.default_rng(0).permutation(hidden)
-        parts = [order[i::PARTS] for i in range(min(PARTS, len(order)))]
-
         with one_blas_thread(), float32_products("full", self.device):
-            hits = partial(self._hits, mine, weights, cancelled)
-            n_right = sum(map_in_threads(hits, parts, 1 if self.device else self.threads))
-            # Suggestions are as sure as they are right, in the mean.
+            judge = partial(self._hits, mine, hidden, weights, cancelled)
+            n_right = sum(map_in_threads(judge, range(PARTS), 1 if self.device else self.threads))
+        # Suggestions are as sure as they are right, in the mean.
         self.confidence = float(np.clip(n_right / len(hidden), 0.5, 0.98))
         return with_interval(n_right, len(hidden))
 
-    def _hits(self, mine: Array, weights: Array, cancelled: Callable[[], bool] | None, hidden: Array) -> int:
-        """Return how many of some labels are found again while they are hidden."""
+    def _hits(
+        self, mine: Array, checks: Array, weights: Array, cancelled: Callable[[], bool] | None, part: int
+    ) -> int:
+        """Return how many random checks of a part are found while they are hidden."""
+        hidden = checks[self.parts[checks] == part]
         known = mine.copy()
         known[hidden] = -1
         labelled = np.flatnonzero(known >= 0)
         classes, numbers = np.unique(known[labelled], return_inverse=True)
-        if len(classes) < 2:
+        if not len(hidden) or len(classes) < 2:
             return 0
-        found = self._guess(labelled, numbers, len(classes), weights, None, 1, cancelled)
+        start = carried_over(self.without[part], classes)
+        found = self._guess(labelled, numbers, len(classes), weights, start, 1, cancelled)
+        self.without[part] = classes, found.R
         return int((classes[to_host(found.total)[hidden].argmax(axis=1)] == mine[hidden]).sum())
 
     def _of_samples(self, y: Array) -> Array:
@@ -340,19 +346,6 @@ class Learner:
         Z = self.space.Z
         return Gaussians.of(Z, self.space.products, sharpen(scores, *known), SHRINKAGE).guess(Z)
 
-    def _last_guesses(self, classes: Array) -> Array | None:
-        """Return the guesses of the last lesson for these classes, (n, c), with 0 for a class that is new."""
-        if self.last is None:
-            return None
-        before, guesses, _ = self.last
-        xp = namespace(guesses.R)
-        zero = xp.zeros_like(guesses.R[:, :1])
-        padded = xp.concat([guesses.R, zero], axis=1)
-        places = places_of(classes, before)
-        R = padded[:, as_array(places, padded)]
-        sums = xp.sum(R, axis=1, keepdims=True)  # less than 1 where a class has gone
-        return xp.where(sums > TINY, R / xp.clip(sums, TINY, None), xp.ones_like(R) / len(classes))
-
     def _hide_some(self, labelled: Array, numbers: Array, classes: Array) -> None:
         """Note what the experts say of labels that are hidden from them in turn, if any can be."""
         folds = default_folds(numbers, 0)
@@ -405,6 +398,18 @@ class Learner:
             losses[k] = -np.log(SURPRISES + (1 - SURPRISES) * np.array(shares)).sum(axis=1).max()
         likely = np.exp(losses.min() - losses)
         return np.asarray(likely @ grid / likely.sum())
+
+
+def carried_over(last: tuple[Array, Array] | None, classes: Array) -> Array | None:
+    """Return earlier guesses (n, c) for the classes of now, with 0 for a class that is new."""
+    if last is None:
+        return None
+    before, R = last
+    xp = namespace(R)
+    padded = xp.concat([R, xp.zeros_like(R[:, :1])], axis=1)
+    R = padded[:, as_array(places_of(classes, before), padded)]
+    sums = xp.sum(R, axis=1, keepdims=True)  # less than 1 where a class has gone
+    return xp.where(sums > TINY, R / xp.clip(sums, TINY, None), xp.ones_like(R) / len(classes))
 
 
 def masses(numbers: Array) -> Array:
