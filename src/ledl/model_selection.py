@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from numbers import Number, Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
@@ -34,7 +34,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import _check_method_params, check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask, is_torch, namespace, to_host
 from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
@@ -47,6 +47,7 @@ from ledl.estimators import (
     adopt,
     check_labelled,
     check_samples,
+    check_weights,
     coder_and_rule,
     device_of,
     fit_context,
@@ -98,6 +99,7 @@ class Fold(NamedTuple):
     X_test: Array
     y_test: Array
     tested: Array
+    weights: Array | None = None  # of the training samples
 
 
 class View(NamedTuple):
@@ -251,7 +253,7 @@ class BatchedSearchCV(GridSearchCV):
     ) -> None:
         super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
 
-    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> BatchedSearchCV:
+    def fit(self, X: Array, y: Array, **params: Any) -> BatchedSearchCV:
         """Score all candidates on all folds, and fit the best.
 
         Parameters
@@ -260,8 +262,9 @@ class BatchedSearchCV(GridSearchCV):
             Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
             Labels of the samples.
-        groups : array-like of shape (n_samples,), default=None
-            Groups of the samples, for cross-validation generators that need them.
+        **params : arrays of shape (n_samples,)
+            ``sample_weight``, for LEDL and CRC, and ``groups`` of the samples, for cross-validation generators
+            that need them. They go where they go in `GridSearchCV`, also with scikit-learn's metadata routing.
 
         Returns
         -------
@@ -270,11 +273,16 @@ class BatchedSearchCV(GridSearchCV):
         check_batched(self.estimator, self.scoring, self.refit)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
+        routed = self._get_routed_params_for_fit(params)
+        others = routed.estimator.fit.keys() - {"sample_weight"}
+        if others:
+            raise TypeError(f"fit has no {', '.join(sorted(others))}. Give sample_weight, groups, or nothing.")
         candidates = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**clone(candidate, safe=False)) for candidate in candidates]
         for model in models:
             model._validate_params()
-        folds = list(split(self.estimator, X, y, self.cv, groups))
+        groups = routed.splitter.split.get("groups")
+        folds = list(split(self.estimator, X, y, self.cv, groups, **routed.estimator.fit))
         if not models or not folds:
             raise ValueError(
                 f"There is nothing to fit: {len(models)} candidates in param_grid and {len(folds)} folds in cv."
@@ -282,7 +290,10 @@ class BatchedSearchCV(GridSearchCV):
         started = time.perf_counter()
         judged = judge(models, candidates, folds)
         fitted = time.perf_counter()
-        scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
+        scored = [_check_method_params(X, routed.scorer.score, indices=fold.tested) for fold in folds]
+        scores = np.array(
+            [[score(scorer, *one) for one in zip(row, folds, scored, strict=True)] for row in judged]
+        )
         score_time = (time.perf_counter() - fitted) / scores.size
         times = {"fit_time": (fitted - started) / scores.size, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
@@ -297,7 +308,7 @@ class BatchedSearchCV(GridSearchCV):
         if self.refit:
             started = time.perf_counter()
             best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-            self.best_estimator_ = best.fit(X, y)
+            self.best_estimator_ = best.fit(X, y, **routed.estimator.fit)
             self.refit_time_ = time.perf_counter() - started
             if hasattr(best, "feature_names_in_"):
                 self.feature_names_in_ = best.feature_names_in_
@@ -331,31 +342,41 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
         )
 
 
-def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
+def split(
+    estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None, sample_weight: Array | None = None
+) -> Iterator[Fold]:
     """Yield the folds. Of a precomputed kernel they have the columns of the training samples."""
     if y is None:
         raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
     y = to_host(y) if is_torch(y) else y
     cv = check_cv(cv, y, classifier=True)
+    weights = None if sample_weight is None else to_host(sample_weight)
+    if weights is not None:
+        check_consistent_length(X, weights)
     if is_torch(X):
         X = check_samples(clone(estimator), X, reset=True)
         check_consistent_length(X, y)
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
             columns, labels = train if pairwise else slice(None), np.asarray(y)
-            tested = np.arange(len(labels))[test]  # a fold may be a mask
-            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested)
+            tested, own = np.arange(len(labels))[test], part(weights, train)  # a fold may be a mask
+            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested, own)
         return
     X, y, groups = indexable(X, y, groups)
     for train, test in cv.split(X, y, groups):
         X_train, y_train = _safe_split(estimator, X, y, train)
         X_test, y_test = _safe_split(estimator, X, y, test, train)
-        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test])
+        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test], part(weights, train))
 
 
-def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold) -> float:
+def part(weights: Array | None, rows: Array) -> Array | None:
+    """Return the weights of some samples. None, for equal weights, stays None."""
+    return None if weights is None else np.asarray(weights)[rows]
+
+
+def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold, params: dict[str, Any]) -> float:
     """Return the score of a candidate on the test samples. It is NaN if the fit failed."""
-    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test)
+    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test, **params)
     if not isinstance(found, Number) or isinstance(found, bool):
         raise ValueError(f"scoring must return a number, but returned {found!r}, a {type(found).__name__}.")
     return float(found)  # type: ignore[arg-type]
@@ -410,7 +431,9 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
             for one, seed in zip(checked, seeds, strict=True):  # starts are drawn once for each fold
                 one.random_state = seed if one.random_state is None else one.random_state
             pairs = zip(checked, folds, strict=True)
-            rows[seen] = [(one, attempt(errors, prepare_training, one, f.X, f.y)) for one, f in pairs]
+            rows[seen] = [
+                (one, attempt(errors, prepare_training, one, f.X, f.y, f.weights)) for one, f in pairs
+            ]
         alike.setdefault((seen, *(getattr(model, name) for name in WEIGHTS.values())), []).append(k)
     shapes: dict[Any, list[tuple[Any, int]]] = {}
     for i in range(len(folds)):
@@ -473,10 +496,13 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     first, xp, c = models[0], namespace(trainings[0].coordinates), trainings[0].start.n_classes
     X, M = xp.stack([t.coordinates for t in trainings]), xp.stack([t.start.M for t in trainings])
     weights = np.array([[getattr(model, name) for model in models] for name in WEIGHTS.values()])
+    labels, of_samples = np.stack([t.labels for t in trainings]), None
+    if trainings[0].weights is not None:  # one fit has them if all have
+        of_samples = as_array(np.stack([t.weights for t in trainings]), X)
     try:
         with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
             run = solve(
-                InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
+                InMemoryBlocks(X, as_array(labels, X), weights=of_samples),
                 Atoms(M, c),
                 code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
                 **dict(zip(WEIGHTS, weights[..., None, None], strict=True)),
@@ -498,7 +524,8 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) ->
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
-        first = attempt(errors, clone(easiest).fit, fold.X, fold.y)
+        weights = {} if fold.weights is None else {"sample_weight": fold.weights}
+        first = attempt(errors, partial(clone(easiest).fit, **weights), fold.X, fold.y)
         if first is None:
             continue
         for model, row in zip(models, trained, strict=True):
@@ -639,6 +666,7 @@ CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha
 # Parameters that the search hands on to all candidates.
 SHARED = (
     "n_components",
+    "class_weight",
     "gamma",
     "degree",
     "coef0",
@@ -694,6 +722,9 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     n_components : int, default=None
         Number of atoms. See `LEDLClassifier`.
+
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in training. See `LEDLClassifier`. They do not count in the choice.
 
     gamma, degree, coef0 : float, default="scale", 3, 1
         Parameters of the kernels ``"rbf"`` and ``"poly"``.
@@ -824,6 +855,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         cv: Any = None,
         selection: str = "log_loss",
         n_components: int | None = None,
+        class_weight: dict[Any, float] | str | None = None,
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
@@ -844,6 +876,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         self.cv = cv
         self.selection = selection
         self.n_components = n_components
+        self.class_weight = class_weight
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
@@ -857,7 +890,9 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> LEDLClassifierCV:
+    def fit(
+        self, X: Array, y: Array, sample_weight: Array | None = None, *, groups: Array | None = None
+    ) -> LEDLClassifierCV:
         """Choose among the candidates, and fit the chosen one on all samples.
 
         Parameters
@@ -866,6 +901,9 @@ class LEDLClassifierCV(DictionaryClassifier):
             Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
             Labels of the samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, in training as in `LEDLClassifier`, and in the means that candidates are
+            judged by. None means that all weigh 1.
         groups : array-like of shape (n_samples,), default=None
             Groups of the samples, for cross-validation generators that need them.
 
@@ -885,7 +923,9 @@ class LEDLClassifierCV(DictionaryClassifier):
             )
         X, y = check_labelled(self, X, y)
         X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
-        _, classes = number_labels(self, y)
+        labels, classes = number_labels(self, y)
+        if sample_weight is not None:  # without those of the classes
+            sample_weight = check_weights(None, labels, classes, sample_weight)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
@@ -905,7 +945,7 @@ class LEDLClassifierCV(DictionaryClassifier):
                 stacklevel=4,
             )
         else:
-            folds = list(split(base, X, y, cv, groups))
+            folds = list(split(base, X, y, cv, groups, sample_weight))
             check_folds(folds, classes)
             started = time.perf_counter()
             with warnings.catch_warnings():
@@ -913,18 +953,19 @@ class LEDLClassifierCV(DictionaryClassifier):
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 judged = judge(models, candidates, folds)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
-            verdicts = [verdict(row, folds) for row in judged]
+            tested = np.concatenate([fold.tested for fold in folds])
+            verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
             index = choose(verdicts, self.selection)
             factor = verdicts[index].factor
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
-            tested = np.concatenate([fold.tested for fold in folds])
             expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed))
             n_trained = sum(len(fold.y) for fold in folds) / len(folds)
-            interval = cv_interval(expected, len(np.unique(tested)), n_trained)
+            n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
+            interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index]).fit(X, y)
+        best = clone(base).set_params(**candidates[index]).fit(X, y, sample_weight)
         adopt(
             self,
             _dictionary=best._dictionary,
@@ -1036,29 +1077,34 @@ class Verdict(NamedTuple):
     hits: Array  # (n,), 1 for a correct label and 0 otherwise, NaN if a fit failed
     losses: Array  # (n,), log losses, NaN if a fit failed
     factor: float  # scores times this factor are log odds
+    weights: Array | None = None  # (n,), of the samples
+
+    def mean(self, values: Array) -> float:
+        """Return the weighted mean of hits or losses."""
+        return float(np.average(values, weights=self.weights))
 
 
-def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
+def verdict(row: list[Any], folds: list[Fold], weights: Array | None = None) -> Verdict:
     """Return the results of a candidate on the test samples, at the factor that suits it best."""
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
-        return Verdict(nothing, nothing, 1.0)
+        return Verdict(nothing, nothing, 1.0, weights)
     exponents = np.concatenate([log_odds(one.dictionary.rule, one.scores) for one in row]).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.dictionary.classes, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
-    factor = best_factor(exponents, labels)
+    factor = best_factor(exponents, labels, weights)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
-    return Verdict(hits, log_losses(exponents, labels, factor), factor)
+    return Verdict(hits, log_losses(exponents, labels, factor, weights), factor, weights)
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
     """Return the index of the best candidate. A candidate that failed is never chosen."""
-    losses = np.array([one.losses.mean() for one in verdicts])
+    losses = np.array([one.mean(one.losses) for one in verdicts])
     if np.isnan(losses).all():
         raise ValueError("Every candidate failed in at least one fold. The warnings give the reasons.")
     if selection == "accuracy":
-        return int(np.nanargmax([one.hits.mean() for one in verdicts]))
+        return int(np.nanargmax([one.mean(one.hits) for one in verdicts]))
     return int(np.nanargmin(losses))
 
 
@@ -1074,13 +1120,19 @@ def expected_accuracy(verdicts: list[Verdict], selection: str, tested: Array, se
     goodness = hits if selection == "accuracy" else -np.array([one.losses for one in usable])
     samples, sample_of = np.unique(tested, return_inverse=True)
     n, rng = len(samples), np.random.default_rng(seed)
+    weights = np.ones(len(tested)) if usable[0].weights is None else usable[0].weights
     n_right = n_tested = 0.0
     for _ in range(N_DRAWS):
         times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)[sample_of]
-        left_out = times_drawn == 0
-        n_right += hits[np.argmax(goodness @ times_drawn), left_out].sum()
+        left_out = weights * (times_drawn == 0)
+        n_right += hits[np.argmax(goodness @ (weights * times_drawn))] @ left_out
         n_tested += left_out.sum()
-    return float(n_right / n_tested) if n_tested else float(hits[np.argmax(goodness.mean(axis=1))].mean())
+    return float(n_right / n_tested) if n_tested else usable[0].mean(hits[np.argmax(goodness @ weights)])
+
+
+def n_effective(weights: Array | None, n: int) -> float:
+    """Return how many samples of equal weight say as much as n samples with these weights (Kish, 1965)."""
+    return n if weights is None else float(weights.sum() ** 2 / (weights @ weights))
 
 
 def wilson_interval(share: float, n: float) -> tuple[float, float]:
@@ -1111,18 +1163,27 @@ def results(
         found[f"param_{name}"] = np.array(values) if plain else np.array(values, dtype=object)
     found["params"] = candidates
     ends = np.cumsum(sizes)[:-1]
+    weights = verdicts[0].weights
+    parts = np.split(np.ones(sum(sizes)) if weights is None else weights, ends)
     for metric, values in (
         ("accuracy", [one.hits for one in verdicts]),
         ("neg_log_loss", [-one.losses for one in verdicts]),
     ):
-        by_fold = np.array([[part.mean() for part in np.split(row, ends)] for row in values])
-        mean = np.array([row.mean() for row in values])
+        by_fold = np.array(
+            [[fold_mean(*fold) for fold in zip(np.split(row, ends), parts, strict=True)] for row in values]
+        )
+        mean = np.array([one.mean(row) for one, row in zip(verdicts, values, strict=True)])
         for i, column in enumerate(by_fold.T):
             found[f"split{i}_test_{metric}"] = column
         found[f"mean_test_{metric}"], found[f"std_test_{metric}"] = mean, by_fold.std(axis=1)
         ranks = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")  # failures come last
         found[f"rank_test_{metric}"] = ranks.astype(np.int32)
     return found
+
+
+def fold_mean(values: Array, weights: Array) -> float:
+    """Return the weighted mean of a fold, or NaN if all its samples have the weight zero."""
+    return float(np.average(values, weights=weights)) if weights.any() else np.nan
 
 
 def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
@@ -1175,21 +1236,27 @@ def check_folds(folds: list[Fold], classes: Array) -> None:
             )
 
 
-def log_losses(F: Array, labels: Array, factor: float) -> Array:
-    """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed."""
+def log_losses(F: Array, labels: Array, factor: float, weights: Array | None = None) -> Array:
+    """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed.
+
+    For the smoothing, samples count as many times as they weigh.
+    """
     scaled = factor * np.asarray(F, dtype=np.float64)
-    rest = 1 / (len(F) + 2)
+    rest = 1 / ((len(F) if weights is None else weights.sum()) + 2)
     own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
     return logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
 
 
-def best_factor(F: Array, labels: Array) -> float:
+def best_factor(F: Array, labels: Array, weights: Array | None = None) -> float:
     """Return the factor t with the smallest mean loss. The loss is convex in t."""
-    spread = float(np.sqrt(np.mean((F - F.mean(axis=1, keepdims=True)) ** 2)))
+    squares = np.mean((F - F.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    spread = float(np.sqrt(np.average(squares, weights=weights)))
     if not spread > 0:
         return 1.0
     found = minimize_scalar(
-        lambda log_factor: log_losses(F, labels, np.exp(log_factor) / spread).mean(),
+        lambda log_factor: np.average(
+            log_losses(F, labels, np.exp(log_factor) / spread, weights), weights=weights
+        ),
         bounds=LOG_FACTORS,
         method="bounded",
     )

@@ -23,12 +23,14 @@ from sklearn.model_selection import BaseCrossValidator, StratifiedKFold, check_c
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_n_features, check_is_fitted, indexable
+from sklearn.utils.validation import _check_method_params, _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
+from ledl.model_selection import LEDLClassifierCV
 from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
 
@@ -164,7 +166,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.cv = cv
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Array, y: Array) -> RejectingClassifier:
+    def fit(self, X: Array, y: Array, **fit_params: Any) -> RejectingClassifier:
         """Fit the classifier, and learn the usual novelty from the training samples.
 
         Parameters
@@ -173,13 +175,19 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Training samples, as `estimator` takes them.
         y : array-like of shape (n_samples,)
             Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
+        **fit_params : arrays of shape (n_samples,)
+            More arguments of the classifier's own `fit`, such as ``sample_weight``. With scikit-learn's
+            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs.
 
         Returns
         -------
         self : RejectingClassifier
         """
         our_parts(self.estimator)  # raises for other classifiers
-        fitted = clone(self.estimator).fit(X, y)  # raises for bad samples
+        given = fit_params
+        if _routing_enabled():
+            given = process_routing(self, "fit", **fit_params).estimator.fit
+        fitted = clone(self.estimator).fit(X, y, **given)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         label = checked_label(self.reject_label, fitted.classes_)
         semi = our_parts(fitted).classifier
@@ -194,7 +202,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
             folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
             for train, test in folds:
-                model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
+                own = _check_method_params(X, given, indices=train)
+                model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train), **own)
                 X_test, _ = _safe_split(self.estimator, X, y, test, train)
                 scores[test], evidence[test] = judge(model, X_test)
             judged = np.sort(np.concatenate([test for _, test in folds]))
@@ -368,6 +377,16 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return int(self.estimator_.n_features_in_)
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where arguments of `fit` go: to the `fit` of the classifier.
+
+        Returns
+        -------
+        routing : sklearn.utils.metadata_routing.MetadataRouter
+        """
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
@@ -432,6 +451,9 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
 
 def with_chosen_settings(estimator: Any, fitted: Any) -> Any:
     """Return an unfitted copy of an estimator in which a search is replaced by the classifier that it chose."""
+    if isinstance(fitted, LEDLClassifierCV) and _routing_enabled():  # it asks for what the search asked for
+        asked = fitted.get_metadata_routing().fit.requests["sample_weight"]
+        return clone(fitted.best_estimator_).set_fit_request(sample_weight=asked)
     if not isinstance(fitted, Pipeline):
         return clone(getattr(fitted, "best_estimator_", estimator))
     copied = clone(estimator)

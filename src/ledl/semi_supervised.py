@@ -327,6 +327,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     True
     """
 
+    _no_weights = ": labels spread over a graph in which each sample is one node"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "methods": ["array-like"],

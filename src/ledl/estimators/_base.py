@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -25,7 +26,8 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_consistent_length, check_is_fitted, validate_data
 
@@ -50,6 +52,7 @@ except ImportError:  # before scikit-learn 1.9: quiet
 
 
 __all__ = [
+    "CLASS_WEIGHT",
     "DEVICE",
     "N_JOBS",
     "SINGLE_THREAD_ATOMS",
@@ -57,10 +60,12 @@ __all__ = [
     "DictionaryClassifier",
     "accuracy",
     "adopt",
+    "check_class_totals",
     "check_flat",
     "check_labelled",
     "check_not_zero",
     "check_samples",
+    "check_weights",
     "device_of",
     "draw_generator",
     "fit_context",
@@ -93,6 +98,9 @@ N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -
 # A device of PyTorch, or None for NumPy.
 DEVICE = [str, None]
 
+# Weights of the classes by label, weights that make all classes count the same, or none.
+CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
+
 # A model keeps its training samples for explanations up to this many numbers (128 MiB in float64).
 KEPT_NUMBERS = 2**24
 
@@ -116,6 +124,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     n_jobs: int | None
     kernel: Any = "linear"
     _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
+    _no_weights = ""  # why `fit` takes no sample_weight, if it does not
     classes_: Array
     _dictionary: FittedDictionary
 
@@ -255,9 +264,9 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         """True if the kernel is the inner product of features."""
         return isinstance(self.kernel, str) and self.kernel in POWERS
 
-    def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
+    def _find_space(self, samples: Array, weights: Array | None = None) -> tuple[Subspace, Array]:
         """Return the space that training runs in, and the samples there. The samples are overwritten."""
-        return find_subspace(samples) if self._is_linear else kernel_space(self, samples)
+        return find_subspace(samples) if self._is_linear else kernel_space(self, samples, weights)
 
 
 def for_chunks(model: Any, X: Array) -> Any:
@@ -286,9 +295,11 @@ def draw_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def share_out_atoms(labels: Array, n_components: int | None, default: int) -> Array:
+def share_out_atoms(
+    labels: Array, n_components: int | None, default: int, weights: Array | None = None
+) -> Array:
     """Return the class of each atom, 0, ..., c - 1, for `n_components` atoms, or `default` of them if None."""
-    counts = np.bincount(labels)
+    counts = np.bincount(labels, weights)
     c = len(counts)
     K = default if n_components is None else n_components
     if c > K:
@@ -402,6 +413,48 @@ def number_labels(estimator: Any, y: Array) -> tuple[Array, Array]:
     return labels, classes
 
 
+def check_weights(model: Any, labels: Array, classes: Array, sample_weight: Array | None) -> Array | None:
+    """Return the weight of each sample, times that of its class, in float64. None means that all weigh 1."""
+    balance = getattr(model, "class_weight", None)
+    if sample_weight is None and balance is None:
+        return None
+    given = to_host(sample_weight) if is_torch(sample_weight) else sample_weight
+    weights = np.ones(len(labels)) if given is None else np.array(given, dtype=np.float64)
+    if weights.shape != (len(labels),):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, but there are {len(labels)} samples. Give a number for "
+            "each sample."
+        )
+    wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight is {weights[wrong[0]]} for sample {wrong[0]}. Negative weights, and weights that "
+            "are not finite, have no meaning: a weight stands for so many copies. Give a number of 0 or more."
+        )
+    totals = np.bincount(labels, weights, minlength=len(classes))
+    if balance == "balanced":
+        by_class = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1))
+    else:
+        by_class = compute_class_weight(balance, classes=classes, y=classes)
+        if not ((by_class >= 0) & (by_class < np.inf)).all():
+            raise ValueError(f"class_weight={balance} has a weight that is not a finite number of 0 or more.")
+    weights *= by_class[labels]
+    if not weights.any():
+        raise ValueError(
+            "All samples have the weight zero, so there is nothing to learn from. Give larger weights."
+        )
+    return weights
+
+
+def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> None:
+    """Raise if all samples of a class have the weight zero."""
+    for j in np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)) == 0)[:1]:
+        raise ValueError(
+            f"All samples of the class {classes[j]} have the weight zero, so nothing is known about it. Leave "
+            "these samples out, or give one of them a larger weight."
+        )
+
+
 def check_precision(precision: str, device: str | None) -> None:
     """Raise if training on that device does not have the precision."""
     if precision == "tf32" and not (device or "").startswith("cuda"):
@@ -453,10 +506,19 @@ def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> flo
 
 
 def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first."""
+    """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first.
+
+    A fit without weights says why it has none.
+    """
+    takes_weights = "sample_weight" in signature(fit).parameters
 
     @wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        if "sample_weight" in options and not takes_weights:
+            raise TypeError(
+                f"{type(self).__name__} takes no sample_weight{self._no_weights}. Leave it out, or use "
+                "LEDLClassifier or CRCClassifier, which take weights."
+            )
         before = dict(vars(self))
         try:
             return fit(self, *args, **options)

@@ -164,6 +164,8 @@ class CSDLClassifier(DictionaryClassifier):
     # again.
     _poor_score = True
 
+    _no_weights = ": its solver has no form with weights"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "alpha": [Interval(Real, 0, None, closed="neither")],

@@ -127,6 +127,8 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """
 
     _dictionary: FittedDictionary
+    _no_weights = ": its solver has no form with weights"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],

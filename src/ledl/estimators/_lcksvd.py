@@ -59,6 +59,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
     max_iter: int
     tol: float
     random_state: int | np.random.RandomState | None
+    _no_weights = ": its solver has no form with weights"
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         """Return the weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""

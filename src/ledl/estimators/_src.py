@@ -125,6 +125,8 @@ class SRCClassifier(DictionaryClassifier):
     True
     """
 
+    _no_weights = ": sparse codes over samples stay the same if a sample is repeated, so weights cannot act"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "normalize": ["boolean"],
