@@ -21,17 +21,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from numbers import Number, Real
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, check_consistent_length
@@ -40,10 +41,12 @@ from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask,
 from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
 from ledl.dictionary import FittedDictionary, log_odds
 from ledl.estimators import (
+    CallbackSupportMixin,
     CRCClassifier,
     DictionaryClassifier,
     LEDLClassifier,
     SRCClassifier,
+    Tasks,
     adopt,
     check_labelled,
     check_samples,
@@ -57,6 +60,7 @@ from ledl.estimators import (
     prepare_training,
     read_atoms,
     rollback_on_error,
+    with_callbacks,
 )
 from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks, floats_of, map_rows
@@ -87,6 +91,9 @@ BATCHED = tuple(PARAMETERS)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# Without callbacks, which are told of candidates.
+QUIET = Tasks(None, None, None, 0)
+
 # A row for each candidate, with an entry for each fold. It is None if the fit failed.
 Table: TypeAlias = list[list[Any]]
 
@@ -156,7 +163,7 @@ class Candidate(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
 
 
-class BatchedSearchCV(GridSearchCV):
+class BatchedSearchCV(TransformerMixin, GridSearchCV):
     r"""Search a grid with cross-validation, and solve all candidates and folds at the same time.
 
     The search does the same as scikit-learn's `GridSearchCV` on the same folds. In float64 it has the same
@@ -253,6 +260,19 @@ class BatchedSearchCV(GridSearchCV):
     ) -> None:
         super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
 
+    # Views of the best model. Its other attributes, such as `label_components_`, are in `best_estimator_`.
+    components_ = property(attrgetter("best_estimator_.components_"), doc="The atoms of `best_estimator_`.")
+    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="Its atoms with a kernel.")
+    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom.")
+    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of its fit.")
+    dictionary_ = property(attrgetter("best_estimator_.dictionary_"), doc="The best model as one record.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = get_tags(self.estimator).transformer_tags
+        return tags
+
+    @with_callbacks
     def fit(self, X: Array, y: Array, **params: Any) -> BatchedSearchCV:
         """Score all candidates on all folds, and fit the best.
 
@@ -287,8 +307,9 @@ class BatchedSearchCV(GridSearchCV):
             raise ValueError(
                 f"There is nothing to fit: {len(models)} candidates in param_grid and {len(folds)} folds in cv."
             )
+        tasks = Tasks(self, X, y, len(models) * len(folds) + bool(self.refit))
         started = time.perf_counter()
-        judged = judge(models, candidates, folds)
+        judged = judge(models, candidates, folds, tasks)
         fitted = time.perf_counter()
         scored = [_check_method_params(X, routed.scorer.score, indices=fold.tested) for fold in folds]
         scores = np.array(
@@ -308,10 +329,11 @@ class BatchedSearchCV(GridSearchCV):
         if self.refit:
             started = time.perf_counter()
             best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-            self.best_estimator_ = best.fit(X, y, **routed.estimator.fit)
+            self.best_estimator_ = tasks.fit("refit", best, X, y, **routed.estimator.fit)
             self.refit_time_ = time.perf_counter() - started
             if hasattr(best, "feature_names_in_"):
                 self.feature_names_in_ = best.feature_names_in_
+        tasks.end()
         return self
 
 
@@ -349,6 +371,7 @@ def split(
     if y is None:
         raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
     y = to_host(y) if is_torch(y) else y
+    assert_all_finite(np.asarray(y), input_name="y")
     cv = check_cv(cv, y, classifier=True)
     weights = None if sample_weight is None else to_host(sample_weight)
     if weights is not None:
@@ -382,7 +405,7 @@ def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold, p
     return float(found)  # type: ignore[arg-type]
 
 
-def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
+def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold], told: Tasks = QUIET) -> Table:
     """Return a `Candidate` for each candidate and fold, with its scores of the test samples."""
     kind = type(models[0])
     groups: dict[Any, list[int]] = {}  # candidates that differ in batched parameters alone
@@ -395,7 +418,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     errors: list[str] = []
     for group in groups.values():
         train = train_ledl if kind is LEDLClassifier else train_on_samples
-        trained = train([models[k] for k in group], folds, errors)
+        trained = train([models[k] for k in group], folds, errors, told)
         for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs), strict=True):
             judged[k] = row
     n_fits, broken = len(models) * len(folds), sum(one is None for row in judged for one in row)
@@ -404,7 +427,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
         if broken == n_fits:
             raise ValueError(f"All {n_fits} fits failed: {reasons}")
         text = f"{broken} of {n_fits} fits failed and have the score NaN: {reasons}"
-        warnings.warn(text, FitFailedWarning, stacklevel=3)
+        warnings.warn(text, FitFailedWarning, stacklevel=4)
     return judged
 
 
@@ -417,7 +440,7 @@ def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> 
         return None
 
 
-def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+def train_ledl(models: list[Any], folds: list[Fold], errors: list[str], told: Tasks) -> Table:
     """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve."""
     # Candidates that see the samples in the same way share a row of models, which have checked the samples, and
     # of trainings. Those of them that differ only in how they code and decide share one fit.
@@ -458,6 +481,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
         for batch, (fits, wrong) in zip(batches, run_tasks(solve_batch, tasks, n_jobs), strict=True):
             errors += wrong
             for (key, i), fit in zip(batch, fits, strict=True):
+                told.count(len(alike[key]))
                 if fit is None:
                     continue
                 atoms, n_iter, status = fit
@@ -475,7 +499,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         text = f"{late} of {len(alike) * len(folds)} fits did not converge: {advice}."
-        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        warnings.warn(text, ConvergenceWarning, stacklevel=5)
     return trained
 
 
@@ -519,13 +543,14 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))], []
 
 
-def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str], told: Tasks) -> Table:
     """Fit SRC or CRC. The samples are the atoms, so a fold is fitted once for all settings."""
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
         weights = {} if fold.weights is None else {"sample_weight": fold.weights}
         first = attempt(errors, partial(clone(easiest).fit, **weights), fold.X, fold.y)
+        told.count(len(models))
         if first is None:
             continue
         for model, row in zip(models, trained, strict=True):
@@ -573,7 +598,7 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
             "alpha.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return judged
 
@@ -679,7 +704,7 @@ SHARED = (
 )
 
 
-class LEDLClassifierCV(DictionaryClassifier):
+class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     r"""LEDL with settings, rule and kernel chosen by cross-validation on the training samples.
 
     For each candidate, the training samples are scored by models that have not seen them. Scores f become
@@ -791,6 +816,12 @@ class LEDLClassifierCV(DictionaryClassifier):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    components_, dual_components_, label_components_, code_components_, atom_classes_ : ndarrays
+        The atoms of `best_estimator_`, with their classes. See `LEDLClassifier`.
+
+    history_, stopped_by_ : dict, str
+        Values of each iteration of the last fit, and what ended it.
+
     n_iter_ : int
         Number of iterations of the last fit.
 
@@ -807,6 +838,8 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     Notes
     -----
+    Progress bars are callbacks of scikit-learn, as for `LEDLClassifier`.
+
     `decision_function` gives the scores of `best_estimator_`; for the rule ``"regularized"`` their logarithms,
     because the ratios of that rule enter probabilities with their logarithms. Differences of scores, times
     `temperature_`, are log odds. `ledl.explain` shows the parts of the scores of `best_estimator_`, which are
@@ -827,6 +860,14 @@ class LEDLClassifierCV(DictionaryClassifier):
     >>> model.predict_proba(X[test[:2]]).shape
     (2, 10)
     """
+
+    components_ = property(attrgetter("best_estimator_.components_"), doc="The dictionary B.")
+    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="B, with a kernel.")
+    label_components_ = property(attrgetter("best_estimator_.label_components_"), doc="The classifier W.")
+    code_components_ = property(attrgetter("best_estimator_.code_components_"), doc="The transform A, (K, K).")
+    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom's class.")
+    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of the last fit.")
+    stopped_by_ = property(attrgetter("best_estimator_.stopped_by_"), doc="What ended the last fit.")
 
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
@@ -888,6 +929,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
     def fit(
@@ -942,16 +984,18 @@ class LEDLClassifierCV(DictionaryClassifier):
                 f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
                 "some class.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         else:
             folds = list(split(base, X, y, cv, groups, sample_weight))
             check_folds(folds, classes)
+        tasks = Tasks(self, X, y, len(models) * len(folds) + 1)
+        if folds:
             started = time.perf_counter()
             with warnings.catch_warnings():
                 # Only the chosen candidate must converge.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                judged = judge(models, candidates, folds)
+                judged = judge(models, candidates, folds, tasks)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
             tested = np.concatenate([fold.tested for fold in folds])
             verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
@@ -965,7 +1009,8 @@ class LEDLClassifierCV(DictionaryClassifier):
             n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
             interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index]).fit(X, y, sample_weight)
+        best = clone(base).set_params(**candidates[index])
+        tasks.fit("last fit", best, X, y, sample_weight)
         adopt(
             self,
             _dictionary=best._dictionary,
@@ -982,6 +1027,7 @@ class LEDLClassifierCV(DictionaryClassifier):
             refit_time_=time.perf_counter() - started,
             temperature_=factor,
         )
+        tasks.end()
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:

@@ -15,11 +15,13 @@ import math
 import warnings
 from copy import copy
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold, check_cv
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -29,7 +31,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
-from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
+from ledl.estimators import (
+    CallbackSupportMixin,
+    DictionaryClassifier,
+    Tasks,
+    accuracy,
+    check_samples,
+    fit_context,
+    for_chunks,
+    with_callbacks,
+)
 from ledl.model_selection import LEDLClassifierCV
 from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
@@ -49,11 +60,17 @@ def _has_probabilities(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "predict_proba")
 
 
+def _has_codes(model: Any) -> bool:
+    return hasattr(getattr(model, "estimator_", model.estimator), "transform")
+
+
 def _has_scores(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
-class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class RejectingClassifier(
+    CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+):
     r"""Classify samples, or reject them as "none of these".
 
     Each sample has a novelty, which says how much it differs from all classes. A sample is rejected if at most
@@ -77,7 +94,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier of this package, or a Pipeline that ends in one
+    estimator : classifier of this package, or a Pipeline or search of one
         Classifier to use.
 
     reject : float, default=0.05
@@ -100,6 +117,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ----------
     estimator_ : classifier
         Fitted on all samples.
+
+    components_, dual_components_, atom_classes_, history_ : arrays, dict
+        Those of the classifier in `estimator_`, if it has them.
 
     classes_ : ndarray of shape (n_classes,)
         The labels, without `reject_label`.
@@ -165,6 +185,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.reject_label = reject_label
         self.cv = cv
 
+    @with_callbacks
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Array, y: Array, **fit_params: Any) -> RejectingClassifier:
         """Fit the classifier, and learn the usual novelty from the training samples.
@@ -187,7 +208,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         given = fit_params
         if _routing_enabled():
             given = process_routing(self, "fit", **fit_params).estimator.fit
-        fitted = clone(self.estimator).fit(X, y, **given)  # raises for bad samples
+        tasks = Tasks(self, X, y, None)
+        fitted = tasks.fit("fit on all samples", clone(self.estimator), X, y, **given)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         label = checked_label(self.reject_label, fitted.classes_)
         semi = our_parts(fitted).classifier
@@ -203,7 +225,8 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
             for train, test in folds:
                 own = _check_method_params(X, given, indices=train)
-                model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train), **own)
+                X_train, y_train = _safe_split(self.estimator, X, y, train)
+                model = tasks.fit("fold", clone(chosen), X_train, y_train, **own)
                 X_test, _ = _safe_split(self.estimator, X, y, test, train)
                 scores[test], evidence[test] = judge(model, X_test)
             judged = np.sort(np.concatenate([test for _, test in folds]))
@@ -211,6 +234,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         self.evidence_, self.cv_scores_, self.judged_ = evidence, scores, judged
         self.cv_predictions_ = self.classes_[self.cv_scores_.argmax(axis=1)]
+        tasks.end()
         return self
 
     def predict(self, X: Array) -> Array:
@@ -355,6 +379,22 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
+    @available_if(_has_codes)
+    def transform(self, X: Array) -> Array:
+        """Return the codes of samples over the atoms, by the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        codes : ndarray of shape (n_samples, n_atoms)
+        """
+        check_is_fitted(self)
+        return self.estimator_.transform(X)
+
     @available_if(_has_probabilities)
     def predict_proba(self, X: Array) -> Array:
         """Return probabilities of the classes, by the classifier, as if every sample were of some class.
@@ -370,6 +410,30 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Array) -> Array:
+        """Return the logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_log_proba(X)
+
+    # Views of the classifier, through pipelines and searches. AttributeError if it does not have them.
+    _fitted = property(lambda self: parts_of(self.estimator_).classifier)
+    components_ = property(attrgetter("_fitted.components_"), doc="The atoms of the classifier.")
+    dual_components_ = property(attrgetter("_fitted.dual_components_"), doc="Its atoms with a kernel.")
+    atom_classes_ = property(attrgetter("_fitted.atom_classes_"), doc="The label of each atom.")
+    history_ = property(attrgetter("_fitted.history_"), doc="Values of each iteration of its fit.")
+    dictionary_ = property(attrgetter("_fitted.dictionary_"), doc="The classifier as one record.")
 
     @property
     def n_features_in_(self) -> int:
@@ -391,11 +455,12 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         tags.classifier_tags.poor_score = True
+        tags.transformer_tags = get_tags(self.estimator).transformer_tags
         return tags
 
 
 class Parts(NamedTuple):
-    """The parts of an estimator, without the pipelines and wrappers around them."""
+    """The parts of an estimator, without the pipelines, searches and wrappers around them."""
 
     transformers: list[Any]
     classifier: Any
@@ -409,10 +474,16 @@ class Parts(NamedTuple):
 
 
 def parts_of(estimator: Any) -> Parts:
-    """Return the parts of an estimator, also of pipelines in pipelines."""
+    """Return the parts of an estimator, also of pipelines in pipelines, and of the best model of a search."""
     if isinstance(estimator, RejectingClassifier):
         inner = parts_of(getattr(estimator, "estimator_", estimator.estimator))
         return inner._replace(rejecter=estimator)
+    if isinstance(estimator, BaseSearchCV):
+        if hasattr(estimator, "cv_results_") and not hasattr(estimator, "best_estimator_"):
+            raise TypeError(
+                f"{type(estimator).__name__} was fitted with refit=False, so it has no model. Set refit=True."
+            )
+        return parts_of(getattr(estimator, "best_estimator_", estimator.estimator))
     if not isinstance(estimator, Pipeline):
         return Parts([], None if estimator == "passthrough" else estimator, None)
     parts = [parts_of(step) for _, step in estimator.steps]
@@ -426,8 +497,7 @@ def our_parts(estimator: Any) -> Parts:
     if not isinstance(parts.classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise TypeError(
             f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
-            "classifiers, such as LEDLClassifier, or a Pipeline that ends in one. Of a search, give its "
-            "best_estimator_."
+            "classifiers, such as LEDLClassifier, or a Pipeline or search of one."
         )
     return parts
 

@@ -7,7 +7,9 @@ training that model selection needs.
 from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
+    CallbackSupportMixin,
     DictionaryClassifier,
+    Tasks,
     accuracy,
     adopt,
     check_flat,
@@ -21,6 +23,7 @@ from ledl.estimators._base import (
     kept_samples,
     number_labels,
     rollback_on_error,
+    with_callbacks,
 )
 from ledl.estimators._crc import CRCClassifier
 from ledl.estimators._csdl import CSDLClassifier
@@ -35,11 +38,13 @@ __all__ = [
     "N_JOBS",
     "CRCClassifier",
     "CSDLClassifier",
+    "CallbackSupportMixin",
     "DKSVDClassifier",
     "DictionaryClassifier",
     "LCKSVDClassifier",
     "LEDLClassifier",
     "SRCClassifier",
+    "Tasks",
     "accuracy",
     "adopt",
     "check_flat",
@@ -56,4 +61,5 @@ __all__ = [
     "prepare_training",
     "read_atoms",
     "rollback_on_error",
+    "with_callbacks",
 ]

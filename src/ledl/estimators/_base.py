@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import wraps
@@ -58,6 +58,7 @@ __all__ = [
     "SINGLE_THREAD_ATOMS",
     "CallbackSupportMixin",
     "DictionaryClassifier",
+    "Tasks",
     "accuracy",
     "adopt",
     "check_class_totals",
@@ -450,8 +451,8 @@ def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> 
     """Raise if all samples of a class have the weight zero."""
     for j in np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)) == 0)[:1]:
         raise ValueError(
-            f"All samples of the class {classes[j]} have the weight zero, so nothing is known about it. Leave "
-            "these samples out, or give one of them a larger weight."
+            f"All samples of the class {classes[j]} have the weight zero (sample_weight times class_weight). "
+            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight."
         )
 
 
@@ -551,6 +552,43 @@ def notify_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> I
 
     yield after_iteration
     fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
+
+
+class Tasks:
+    """The tasks of a search or a wrapper, of which scikit-learn's callbacks are told, if there are any.
+
+    Fits that `fit` of the estimator starts are tasks, and callbacks such as a progress bar go down to them.
+    """
+
+    def __init__(self, estimator: Any, X: Array, y: Array, n_tasks: int | None) -> None:
+        self._data = {"estimator": estimator, "X": X, "y": y}
+        self._root: Any = None
+        if hasattr(estimator, "_skl_callbacks"):
+            self._root = estimator._init_callback_context(max_subtasks=n_tasks)
+            self._root.call_on_fit_task_begin(**self._data)
+
+    def count(self, n: int, name: str = "candidate on a fold") -> None:
+        """Tell that n tasks are done, which have no steps of their own."""
+        for _ in range(n if self._root else 0):
+            task = self._root.subcontext(task_name=name)
+            task.call_on_fit_task_begin(**self._data)
+            task.call_on_fit_task_end(**self._data)
+
+    def fit(self, name: str, model: Any, *args: Any, **options: Any) -> Any:
+        """Return the model after its fit, which is a task."""
+        if self._root is None:
+            return model.fit(*args, **options)
+        task = self._root.subcontext(task_name=name)
+        task.call_on_fit_task_begin(**self._data)
+        with task.propagate_callback_context(model) if hasattr(model, "set_callbacks") else nullcontext():
+            model.fit(*args, **options)
+        task.call_on_fit_task_end(**self._data)
+        return model
+
+    def end(self) -> None:
+        """Tell that the estimator is fitted."""
+        if self._root:
+            self._root.call_on_fit_task_end(**self._data, reconstruction_attributes={})
 
 
 def outcome(estimator: Any, run: Iterations) -> dict[str, Any]:
