@@ -44,6 +44,7 @@ from ledl.estimators import (
     CallbackSupportMixin,
     CRCClassifier,
     DictionaryClassifier,
+    DocumentedMixin,
     LEDLClassifier,
     SRCClassifier,
     Tasks,
@@ -163,7 +164,7 @@ class Candidate(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
 
 
-class BatchedSearchCV(TransformerMixin, GridSearchCV):
+class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
     r"""Search a grid with cross-validation, and solve all candidates and folds at the same time.
 
     The search does the same as scikit-learn's `GridSearchCV` on the same folds. In float64 it has the same

@@ -34,6 +34,7 @@ from ledl.arrays import Array, is_dask, is_torch, to_host
 from ledl.estimators import (
     CallbackSupportMixin,
     DictionaryClassifier,
+    DocumentedMixin,
     Tasks,
     accuracy,
     check_samples,
@@ -69,7 +70,12 @@ def _has_scores(model: Any) -> bool:
 
 
 class RejectingClassifier(
-    CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+    DocumentedMixin,
+    CallbackSupportMixin,
+    MetaEstimatorMixin,
+    ClassifierMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Classify samples, or reject them as "none of these".
 

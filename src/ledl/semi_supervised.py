@@ -31,6 +31,7 @@ from ledl.estimators import (
     DEVICE,
     N_JOBS,
     DictionaryClassifier,
+    DocumentedMixin,
     adopt,
     check_labelled,
     check_samples,
@@ -184,7 +185,7 @@ def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, devic
         return xp.concat([features(block) @ axes - shift for block in blocks])
 
 
-class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Classify samples from a few labels and many samples without labels.
 
     A supervised classifier learns from the labelled samples, and guesses the labels of the others. The answer

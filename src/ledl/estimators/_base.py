@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from numbers import Integral
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,6 +60,7 @@ __all__ = [
     "SINGLE_THREAD_ATOMS",
     "CallbackSupportMixin",
     "DictionaryClassifier",
+    "DocumentedMixin",
     "Tasks",
     "accuracy",
     "adopt",
@@ -112,7 +115,26 @@ Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
 
-class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+class DocumentedMixin:
+    """Link the HTML representation of an estimator, in notebooks, to its page of the documentation."""
+
+    def _get_doc_link(self) -> str:
+        """Return the address of the page, or "" if nobody knows where the documentation is.
+
+        It is where the environment variable LEDL_DOCS says, an address or a folder, or where ``make docs`` in
+        the source tree has put it.
+        """
+        built = Path(__file__).parents[3] / "docs" / "_build" / "html"
+        place = os.environ.get("LEDL_DOCS") or (str(built) if built.is_dir() else "")
+        if not place or not type(self).__module__.startswith("ledl."):
+            return ""
+        address = place.rstrip("/") if "://" in place else Path(place).resolve().as_uri()
+        return f"{address}/api/ledl.{type(self).__name__}.html"
+
+
+class DictionaryClassifier(
+    DocumentedMixin, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+):
     """Classify samples by scores that are made of their codes over atoms.
 
     A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters, and ends its `fit` with

@@ -20,6 +20,7 @@ from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     CallbackSupportMixin,
+    DocumentedMixin,
     adopt,
     check_not_zero,
     check_samples,
@@ -39,7 +40,9 @@ from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import FeatureMap, Subspace, find_subspace, scaled, squared_norms
 
 
-class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KSVD(
+    DocumentedMixin, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Dictionary learning by K-SVD.
 
     Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,

@@ -29,6 +29,7 @@ from ledl.experiments._cells import (
 from ledl.experiments._cluster import Workers, connected
 from ledl.experiments._report import Picture, draw, find_remarks, write_page
 from ledl.experiments._tables import (
+    BEST,
     CAVEATS,
     Results,
     Row,
@@ -45,9 +46,9 @@ from ledl.files import write_atomically
 from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, SUPERVISED, title_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """Hold the results of `reproduce`.
+    """Hold the results of `reproduce`. Printed, they are a few lines; `tables` has all numbers.
 
     Parameters
     ----------
@@ -77,6 +78,18 @@ class Outcome:
     remarks: list[str]
     failures: list[str]
     report: Path | None
+
+    def __repr__(self) -> str:
+        best = [
+            f"{title_of(row.dataset)}: {row.method} {row.accuracy_mean:.1f} %"
+            for row in self.rows
+            if row.mark == BEST
+        ]
+        shown = {"row": self.rows, "table": self.tables, "picture": self.pictures, "failure": self.failures}
+        counted = [f"{len(those)} {name}{'s' * (len(those) != 1)}" for name, those in shown.items()]
+        lines = [", ".join(counted), *(["best: " + "; ".join(best)] if best else []), *self.failures[:3]]
+        lines += [f"report: {self.report}"] if self.report else []
+        return "Outcome(" + "\n        ".join(lines) + ")"
 
 
 def reproduce(
