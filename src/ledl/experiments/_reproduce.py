@@ -85,7 +85,12 @@ class Outcome:
             for row in self.rows
             if row.mark == BEST
         ]
-        shown = {"row": self.rows, "table": self.tables, "picture": self.pictures, "failure": self.failures}
+        shown: dict[str, Sequence[Any]] = {
+            "row": self.rows,
+            "table": self.tables,
+            "picture": self.pictures,
+            "failure": self.failures,
+        }
         counted = [f"{len(those)} {name}{'s' * (len(those) != 1)}" for name, those in shown.items()]
         lines = [", ".join(counted), *(["best: " + "; ".join(best)] if best else []), *self.failures[:3]]
         lines += [f"report: {self.report}"] if self.report else []

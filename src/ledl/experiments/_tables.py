@@ -613,6 +613,7 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Return a table in LaTeX (package booktabs), with its title and note as caption."""
     caption = f"{table.title}. {table.full_note('Bold', 'underlined')}".translate(LATEX[0])
+    caption = caption.replace("figure in parentheses", "figure in a column of its own")
     texts = _frame(table, *LATEX)
     heads, columns, layout = [], [[*texts.iloc[:, 0]]], "l"
     for i in range(1, len(table.header)):
