@@ -22,7 +22,7 @@ from functools import cached_property, partial
 from itertools import product
 from numbers import Number, Real
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -153,7 +153,7 @@ class Candidate(ClassifierMixin, BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the model."""
-        return self.unfitted.get_params(deep)  # type: ignore[no-any-return]
+        return self.unfitted.get_params(deep)
 
     def decision_function(self, X: Array) -> Array:
         if X is not self.X:
@@ -274,7 +274,7 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         return tags
 
     @with_callbacks
-    def fit(self, X: Array, y: Array, **params: Any) -> BatchedSearchCV:
+    def fit(self, X: Array, y: Array, **params: Any) -> Self:
         """Score all candidates on all folds, and fit the best.
 
         Parameters
@@ -895,9 +895,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         ridge_alpha: float | Sequence[float] = RIDGE_ALPHAS,
         kernels: Sequence[Any] | Any = KERNELS,
         cv: Any = None,
-        selection: str = "log_loss",
+        selection: Literal["log_loss", "accuracy"] = "log_loss",
         n_components: int | None = None,
-        class_weight: dict[Any, float] | str | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
@@ -935,7 +935,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     @rollback_on_error
     def fit(
         self, X: Array, y: Array, sample_weight: Array | None = None, *, groups: Array | None = None
-    ) -> LEDLClassifierCV:
+    ) -> Self:
         """Choose among the candidates, and fit the chosen one on all samples.
 
         Parameters
@@ -1061,7 +1061,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         lasso: Any = self._dictionary.coder
         return lasso._replace(tol=self.transform_tol), self._dictionary.rule
 
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array) -> np.ndarray:
         """Return probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
 
         Parameters

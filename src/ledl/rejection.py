@@ -16,7 +16,7 @@ import warnings
 from copy import copy
 from numbers import Integral, Real
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
@@ -181,7 +181,7 @@ class RejectingClassifier(
         estimator: Any,
         *,
         reject: float = 0.05,
-        measure: str = "both",
+        measure: Literal["both", "concentration", "residual"] = "both",
         reject_label: str | float | None = None,
         cv: int | BaseCrossValidator = 5,
     ) -> None:
@@ -193,7 +193,7 @@ class RejectingClassifier(
 
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Array, y: Array, **fit_params: Any) -> RejectingClassifier:
+    def fit(self, X: Array, y: Array, **fit_params: Any) -> Self:
         """Fit the classifier, and learn the usual novelty from the training samples.
 
         Parameters
@@ -243,7 +243,7 @@ class RejectingClassifier(
         tasks.end()
         return self
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> np.ndarray:
         """Return the class with the largest score for each sample, or `reject_label_`.
 
         Parameters
@@ -522,7 +522,7 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
             [near, evidence_of_atoms(model.estimator_, plain)], axis=1
         )
     X = check_samples(model, X)
-    return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
+    return model.dictionary_.judge(X, model.device, model.n_jobs)
 
 
 def with_chosen_settings(estimator: Any, fitted: Any) -> Any:

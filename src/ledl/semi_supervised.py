@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -373,7 +373,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
 
     @fit_context(prefer_skip_nested_validation=False)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> SemiSupervisedClassifier:
+    def fit(self, X: Array, y: Array) -> Self:
         """Learn from labelled and unlabelled samples.
 
         Parameters

@@ -13,18 +13,18 @@ from functools import wraps
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+
+# The one place that uses scikit-learn's private parameter validation, as its own template does.
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
+    _fit_context,
 )
-
-# The one place that uses scikit-learn's private parameter validation, as its own template does.
-from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d
@@ -43,14 +43,27 @@ from ledl.solvers.start import atom_counts
 from ledl.subspace import AS_THEY_ARE, FeatureMap, KernelSpace, Subspace, find_subspace, squared_norms
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # before scikit-learn 1.9: quiet
+    _with_callbacks = None
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Take the place of callbacks where scikit-learn has none."""
 
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        return method
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def with_callbacks(fit: Fit) -> Fit:
+    """Make a fit tell scikit-learn's callbacks when it ends; with the type that it has, which editors show."""
+    return fit if _with_callbacks is None else cast(Fit, _with_callbacks(fit))
+
+
+def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Fit], Fit]:
+    """Return scikit-learn's decorator that checks parameters before a fit; with the type that the fit has."""
+    decorator = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return cast(Callable[[Fit], Fit], decorator)
 
 
 __all__ = [
@@ -148,7 +161,9 @@ class DictionaryClassifier(
     kernel: Any = "linear"
     _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
     _no_weights = ""  # why `fit` takes no sample_weight, if it does not
-    classes_: Array
+    classes_: np.ndarray
+    n_features_in_: int
+    feature_names_in_: np.ndarray
     _dictionary: FittedDictionary
 
     @property
@@ -170,7 +185,7 @@ class DictionaryClassifier(
         """Return how samples are coded and scored at the current parameters."""
         return self._dictionary.coder, self._dictionary.rule
 
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Array) -> np.ndarray:
         """Return the codes of samples over the atoms.
 
         Parameters
@@ -190,7 +205,7 @@ class DictionaryClassifier(
     def _n_features_out(self) -> int:
         return len(self._dictionary.atoms)
 
-    def decision_function(self, X: Array) -> Array:
+    def decision_function(self, X: Array) -> np.ndarray:
         """Return the scores of the classes.
 
         Parameters
@@ -215,7 +230,7 @@ class DictionaryClassifier(
         scores = dictionary.scores(X, self.device, self.n_jobs)
         return namespace(scores).astype(scores, X.dtype, copy=False)
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> np.ndarray:
         """Return the class with the largest score for each sample.
 
         Parameters
@@ -528,7 +543,7 @@ def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> flo
     return float(accuracy_score(y, to_host(found), sample_weight=sample_weight))
 
 
-def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
+def rollback_on_error(fit: Fit) -> Fit:
     """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first.
 
     A fit without weights says why it has none.
@@ -550,7 +565,7 @@ def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
             vars(self).update(before)
             raise
 
-    return guarded
+    return cast(Fit, guarded)
 
 
 @contextmanager

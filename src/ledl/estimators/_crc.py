@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array, as_array, to_host
@@ -135,6 +136,10 @@ class CRCClassifier(DictionaryClassifier):
     True
     """
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    atom_classes_: np.ndarray
+
     # On scikit-learn's two-dimensional blobs no alpha reaches the accuracy that its checks ask for.
     _poor_score = True
 
@@ -152,11 +157,11 @@ class CRCClassifier(DictionaryClassifier):
         self,
         *,
         alpha: float = 2**-5,
-        rule: str = "residual",
-        class_weight: dict[Any, float] | str | None = None,
+        rule: Literal["residual", "regularized"] = "residual",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -177,7 +182,7 @@ class CRCClassifier(DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> CRCClassifier:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Keep the training samples as atoms, and factorise once for all new samples.
 
         Parameters

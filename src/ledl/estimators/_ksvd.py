@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -130,6 +130,7 @@ class KSVD(
     """
 
     _dictionary: FittedDictionary
+    components_: np.ndarray
     _no_weights = ": its solver has no form with weights"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -167,7 +168,7 @@ class KSVD(
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Any = None) -> KSVD:
+    def fit(self, X: Array, y: Any = None) -> Self:
         """Learn atoms from samples.
 
         Parameters

@@ -6,7 +6,7 @@ import os
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -311,6 +311,15 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     True
     """
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    label_components_: np.ndarray
+    atom_classes_: np.ndarray
+    n_iter_: int
+    stopped_by_: str
+    history_: dict[str, np.ndarray]
+    training_codes_: np.ndarray
+
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
 
@@ -349,7 +358,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         label_weight: float = 4.0,
         code_weight: float = 2**-11,
         alpha: float = 2**-6,
-        rule: str = "classifier",
+        rule: Literal["classifier", "residual", "regularized"] = "classifier",
         ridge_alpha: float = 2**-5,
         rho: float = 1.0,
         dual_step: float = 0.5,
@@ -357,11 +366,11 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         dual_step_min: float = 1e-4,
         max_iter: int = 100,
         tol: float = 1e-3,
-        init: str | tuple[Array, Array, Array] = "class",
-        class_weight: dict[Any, float] | str | None = None,
+        init: Literal["class", "random"] | tuple[Array, Array, Array] = "class",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -371,7 +380,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         batch_size: int | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         device: str | None = None,
-        precision: str = "full",
+        precision: Literal["full", "tf32"] = "full",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -408,7 +417,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> LEDLClassifier:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn atoms, classifier and transform from labelled samples.
 
         Parameters
@@ -489,7 +498,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     @rollback_on_error
     def partial_fit(
         self, X: Array, y: Array, classes: Array | None = None, sample_weight: Array | None = None
-    ) -> LEDLClassifier:
+    ) -> Self:
         """Learn from one more batch of a stream. No sample is kept.
 
         Each batch takes ten code steps and one sweep over the atoms, whatever `max_iter` and `tol` say. Sums
@@ -543,7 +552,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         return coder_and_rule(self, self.label_components_)
 
     @property
-    def code_components_(self) -> Array:
+    def code_components_(self) -> np.ndarray:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
         return expand_code_transform(self._code_atoms, self._dictionary.atom_labels)
