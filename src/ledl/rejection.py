@@ -69,13 +69,14 @@ def _has_scores(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
-class RejectingClassifier(
+class RejectingClassifier(  # type: ignore[call-arg]
     DocumentedMixin,
     CallbackSupportMixin,
     MetaEstimatorMixin,
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
+    auto_wrap_output_keys=None,  # a wrapped `transform` would be there even if the classifier has none
 ):
     r"""Classify samples, or reject them as "none of these".
 

@@ -101,6 +101,7 @@ def test_semi_supervised_atoms_are_those_of_its_classifier(digits):
     model = SemiSupervisedClassifier(estimator=CRCClassifier(), random_state=0)
     model.fit(np.concatenate([X, new]), np.concatenate([y, np.full(len(new), -1)]))
     assert len(AtomsDisplay.from_estimator(model, (8, 8)).atoms) == len(X)
+    assert not hasattr(RejectingClassifier(model), "transform")  # it has no codes itself
 
 
 def test_what_cannot_be_drawn_is_said_truly(digits):
