@@ -30,6 +30,7 @@ lint: .venv/.ready  ## style, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file examples/mypy.ini examples
 	$(BIN)/lint-imports
 
 docs: .venv/.ready  ## documentation with its gallery, in docs/_build/html; a warning is an error

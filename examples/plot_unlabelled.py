@@ -69,7 +69,7 @@ for name, own in (("0 to 6", truth[unknown] < 7), ("7 to 9", truth[unknown] >= 7
 
 reach = rejecting.estimator_.reach(X[unknown])
 fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
-bins = np.linspace(0, np.quantile(reach, 0.99), 40)
+bins = np.linspace(0, np.quantile(reach, 0.99), 40).tolist()
 ax.hist(reach[truth[unknown] < 7], bins, alpha=0.6, label="0 to 6, with labels")
 ax.hist(reach[truth[unknown] >= 7], bins, alpha=0.6, label="7 to 9, without labels")
 ax.set(xlabel="how much of the labels reaches an image", ylabel="images")

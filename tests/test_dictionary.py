@@ -166,6 +166,7 @@ def test_the_rule_changes_nothing_that_is_learnt(digits, fitted, rule):
     assert_array_equal(again.decision_function(digits[2]), at(fitted, rule=rule).decision_function(digits[2]))
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 @pytest.mark.parametrize("rule", RULES)
 def test_classes_that_are_alike_tie_and_the_first_wins(digits, rule):
     """Two classes of the same samples, and atoms that are made alike."""

@@ -190,6 +190,7 @@ def test_bad_kernels_are_told(method, digits):
         method.set_params(kernel="sigmoidal").fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_samples_of_norm_zero_stay_zero(method, digits):
     X, y, new = digits
     X, new = np.concatenate([X, 0 * X[:1]]), np.concatenate([new, 0 * new[:1]])

@@ -122,7 +122,7 @@ def test_blas_has_its_threads_back_when_the_last_holder_ends():
 
 def test_an_error_in_a_batch_arrives(backend):
     with joblib.parallel_config(backend=backend, n_jobs=2), pytest.raises(ZeroDivisionError):
-        run_tasks(divmod, [(1, 1), (1, 0)])
+        list(run_tasks(divmod, [(1, 1), (1, 0)]))
 
 
 def test_one_job_and_threads_stay_in_this_process():
@@ -148,7 +148,7 @@ def test_the_workers_of_a_cluster_are_places_and_no_threads(client):
 
 def counted(number):
     """What a task on a worker would do if it searched."""
-    answers = run_tasks(process, [(i,) for i in range(3)])
+    answers = list(run_tasks(process, [(i,) for i in range(3)]))
     return goes_elsewhere(None), n_threads(None), n_places(None), {pid for _, pid in answers} == {os.getpid()}
 
 

@@ -81,7 +81,7 @@ def test_atoms_that_are_not_pictures_are_refused(digits, model):
     with pytest.raises(ValueError, match=r"8, 9.* 72 pixels.* 64 features"):
         AtomsDisplay.from_estimator(model, (8, 9))
     kernel = make("ledl-rbf", random_state=0).fit(data.data[train], data.target[train])
-    with pytest.raises(TypeError, match="no components_"):
+    with pytest.raises(TypeError, match="and no pictures"):
         AtomsDisplay.from_estimator(kernel, (8, 8))
 
 

@@ -141,6 +141,7 @@ def test_labels_of_every_kind(known):
     assert (fitted.set_params(reject=0.0).predict(strange) != "?").all()
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_nothing_is_rejected_at_zero_and_a_black_image_soon(known):
     X, y = known[0][:60], known[1][:60]
     fitted = RejectingClassifier(SRCClassifier(), reject=0.0).fit(X, y)

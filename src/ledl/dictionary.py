@@ -288,24 +288,31 @@ class FittedDictionary:
         """Code checked samples chunk by chunk, and return the results of `finish`, or the codes if it is None.
 
         `finish` takes codes, coordinates and squared norms. Results are tensors for tensors, otherwise NumPy
-        arrays. Warn if all codes are zero.
+        arrays. Warn if a sample is zero, or if all codes are.
         """
         samples, threads = Samples(X, device, self.features), n_threads(n_jobs)
 
-        def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, bool]:
+        def work(chunk: slice, codes: Array, Z: Array, sq_norms: Array) -> tuple[Array, bool, int]:
             result = codes if finish is None else finish(codes, Z, sq_norms)
             return (
                 result if is_torch(X) else to_host(result),
                 bool((codes != 0).any()),
-                bool((sq_norms > 0).any()),
+                int((sq_norms == 0).sum()),
             )
 
         with one_blas_thread(), float32_products("full", samples.where):
             coder = settings.prepare(self.atoms, samples, self.space, threads, self.kept)
             advice = "Raise the tolerance or alpha."
             parts, _ = code_in_chunks(coder, samples, self.space, work, threads, advice)
-        results, coded, present = zip(*parts, strict=True)
-        if not any(coded) and any(present):
+        results, coded, blank = zip(*parts, strict=True)
+        if any(blank):
+            warnings.warn(
+                f"{sum(blank)} of {len(X)} samples are all zero, so all their codes and scores are zero, and "
+                "their answers say nothing. Check how they were loaded, or leave them out.",
+                UserWarning,
+                stacklevel=4,
+            )
+        if not any(coded) and sum(blank) < len(X):
             reason = "they have nothing in common with the atoms"
             if isinstance(settings, Lasso):
                 reason = f"alpha={settings.alpha} is too large for samples of this size"

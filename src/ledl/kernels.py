@@ -89,10 +89,10 @@ class PrecomputedKernel(NamedTuple):
         return np.ones(len(Y))
 
 
-def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
+def kernel_space(model: Any, samples: Array, weights: Array | None = None) -> tuple[Subspace, Array]:
     """Return the span of the training samples in the space of a classifier's kernel, and their coordinates.
 
-    Kernels are computed on the host.
+    Kernels are computed on the host. `weights` of the samples count in the variance of ``gamma="scale"``.
     """
     given, samples = samples, to_host(samples)
     kernel, normalize, gamma, kernel_params = model.kernel, model.normalize, model.gamma, model.kernel_params
@@ -112,6 +112,11 @@ def kernel_space(model: Any, samples: Array) -> tuple[Subspace, Array]:
             )
         if gamma == "scale" and kernel in ("rbf", "poly"):  # as in scikit-learn's SVC
             variance = float(np.var(samples, dtype=np.float64))
+            if weights is not None:
+                rows = np.mean(samples, axis=1, dtype=np.float64)
+                mean = np.average(rows, weights=weights)
+                spread = np.mean((samples - mean) ** 2, axis=1, dtype=np.float64)
+                variance = float(np.average(spread, weights=weights))
             gamma = 1 / (samples.shape[1] * variance) if variance > 0 else 1.0
         known: dict[Any, dict[str, Any]] = {
             "rbf": {"gamma": gamma},

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -70,6 +71,10 @@ class Method:
         Whether it learns from samples without labels, too. Its grid is then searched with hidden labels.
     fewest : int, default=1
         Least number of labelled samples of a class.
+    estimator : estimator, default=None
+        The estimator itself, in place of `steps`. `own_method` makes such a method.
+    source : str, default=""
+        Digest of the estimator's code: results of other code are not taken for its own.
 
     Examples
     --------
@@ -80,7 +85,7 @@ class Method:
 
     name: str
     title: str
-    steps: Sequence[tuple[str, Settings]]
+    steps: Sequence[tuple[str, Settings]] = ()
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     wide: Mapping[str, Sequence[Any]] | None = None
     column: str = ""
@@ -89,6 +94,8 @@ class Method:
     chooses_for: str = ""
     unlabelled: bool = False
     fewest: int = 1
+    estimator: Any = None
+    source: str = ""
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
         """Return the grid to choose from.
@@ -136,7 +143,11 @@ class Method:
             An estimator that is not fitted.
         """
         steps = [resolve_name(path)(**params) for path, params in self.steps]
-        if len(steps) == 1:
+        if self.estimator is not None:
+            from sklearn.base import clone
+
+            estimator = clone(self.estimator)
+        elif len(steps) == 1:
             estimator = steps[0]
         else:
             from sklearn.pipeline import make_pipeline
@@ -315,6 +326,85 @@ _ALL = [
     ),
 ]
 METHODS = {method.name: method for method in _ALL}
+
+
+def own_method(given: Any) -> Method:
+    """Return the method of a user: an estimator of any package, with the grid of a `GridSearchCV` around it.
+
+    Parameters
+    ----------
+    given : str, estimator or tuple (str, estimator)
+        ``"module:name"`` of a class, of an estimator, or of a function that returns one; or an estimator, with
+        or without a name for tables. A `GridSearchCV` stands for its estimator and its grid: folds and measure
+        are those of the comparison. Any other estimator has no grid, and is taken as it is.
+
+    Returns
+    -------
+    Method
+    """
+    name, estimator = given if isinstance(given, tuple | list) and len(given) == 2 else ("", given)
+    if isinstance(estimator, str):
+        name = estimator
+        try:
+            estimator = resolve_name(estimator)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(
+                f"The method {name!r} cannot be imported: {error}. Give module:Class, with the module in this "
+                f"folder or installed, or one of {', '.join(METHODS)}."
+            ) from error
+        if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+            estimator = estimator() if callable(estimator) else estimator
+    missing = [what for what in ("fit", "predict", "get_params", "set_params") if not hasattr(estimator, what)]
+    if missing:
+        raise ValueError(
+            f"The method {name or estimator!r} is a {type(estimator).__name__}, which has no "
+            f"{' and no '.join(missing)}. Give a scikit-learn classifier: a class with ClassifierMixin and "
+            "BaseEstimator of sklearn.base among its bases."
+        )
+    grid: Any = {}
+    if hasattr(estimator, "param_grid"):
+        grid, estimator = estimator.param_grid, estimator.estimator
+        known, tables = estimator.get_params(), [grid] if isinstance(grid, Mapping) else grid
+        for unknown in sorted({key for table in tables for key in table} - known.keys()):
+            raise ValueError(
+                f"The grid of {name or type(estimator).__name__} has {unknown!r}, which is no parameter of "
+                f"{type(estimator).__name__}. Its parameters are {', '.join(known)}."
+            )
+    kind, attribute = type(estimator).__name__, name.rpartition(":")[2]
+    name = name or kind
+    title = name if ":" not in name else kind if attribute == kind else f"{kind} ({attribute})"
+    return Method(
+        name,
+        title,
+        grid=grid,
+        isotropic=False,
+        estimator=estimator,
+        source=_digest_of_code(estimator),
+    )
+
+
+def _digest_of_code(estimator: Any) -> str:
+    """Return the sha256 of the code of an estimator and its parts: of their files, or of what was typed in."""
+    import hashlib
+    import inspect
+
+    inner = [value for value in estimator.get_params().values() if hasattr(value, "get_params")]
+    digest = hashlib.sha256()
+    for kind in {type(one): None for one in (estimator, *inner)}:
+        try:
+            module = inspect.getmodule(kind)
+            text = inspect.getsource(kind if module is None or module.__name__ == "__main__" else module)
+        except (OSError, TypeError):  # typed in at a prompt
+            text = ""
+        digest.update(f"{kind.__module__}.{kind.__qualname__}\n{text}".encode())
+    return digest.hexdigest()
+
+
+def title_of(dataset: str) -> str:
+    """Return the name of a dataset, or of a file with one, in tables."""
+    return DATASET_TITLES.get(dataset, Path(dataset).stem)
+
+
 # What `ledl reproduce` compares, and what `ledl reproduce semi` does.
 SUPERVISED = tuple(method.name for method in _ALL if not method.unlabelled)
 SEMI_SUPERVISED = (*(method.name for method in _ALL if method.unlabelled), "ledl-cv", "lda")

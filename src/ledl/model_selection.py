@@ -18,35 +18,40 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from numbers import Number, Real
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import _check_method_params, check_consistent_length
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask, is_torch, namespace, to_host
 from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
 from ledl.dictionary import FittedDictionary, log_odds
 from ledl.estimators import (
+    CallbackSupportMixin,
     CRCClassifier,
     DictionaryClassifier,
+    DocumentedMixin,
     LEDLClassifier,
     SRCClassifier,
+    Tasks,
     adopt,
     check_labelled,
     check_samples,
+    check_weights,
     coder_and_rule,
     device_of,
     fit_context,
@@ -56,6 +61,7 @@ from ledl.estimators import (
     prepare_training,
     read_atoms,
     rollback_on_error,
+    with_callbacks,
 )
 from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks, floats_of, map_rows
@@ -86,6 +92,9 @@ BATCHED = tuple(PARAMETERS)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# Without callbacks, which are told of candidates.
+QUIET = Tasks(None, None, None, 0)
+
 # A row for each candidate, with an entry for each fold. It is None if the fit failed.
 Table: TypeAlias = list[list[Any]]
 
@@ -98,6 +107,7 @@ class Fold(NamedTuple):
     X_test: Array
     y_test: Array
     tested: Array
+    weights: Array | None = None  # of the training samples
 
 
 class View(NamedTuple):
@@ -143,7 +153,7 @@ class Candidate(ClassifierMixin, BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the model."""
-        return self.unfitted.get_params(deep)  # type: ignore[no-any-return]
+        return self.unfitted.get_params(deep)
 
     def decision_function(self, X: Array) -> Array:
         if X is not self.X:
@@ -154,7 +164,7 @@ class Candidate(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.scores, axis=1)] if X is self.X else self.model.predict(X)
 
 
-class BatchedSearchCV(GridSearchCV):
+class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
     r"""Search a grid with cross-validation, and solve all candidates and folds at the same time.
 
     The search does the same as scikit-learn's `GridSearchCV` on the same folds. In float64 it has the same
@@ -251,7 +261,20 @@ class BatchedSearchCV(GridSearchCV):
     ) -> None:
         super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
 
-    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> BatchedSearchCV:
+    # Views of the best model. Its other attributes, such as `label_components_`, are in `best_estimator_`.
+    components_ = property(attrgetter("best_estimator_.components_"), doc="The atoms of `best_estimator_`.")
+    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="Its atoms with a kernel.")
+    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom.")
+    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of its fit.")
+    dictionary_ = property(attrgetter("best_estimator_.dictionary_"), doc="The best model as one record.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = get_tags(self.estimator).transformer_tags
+        return tags
+
+    @with_callbacks
+    def fit(self, X: Array, y: Array, **params: Any) -> Self:
         """Score all candidates on all folds, and fit the best.
 
         Parameters
@@ -260,8 +283,9 @@ class BatchedSearchCV(GridSearchCV):
             Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
             Labels of the samples.
-        groups : array-like of shape (n_samples,), default=None
-            Groups of the samples, for cross-validation generators that need them.
+        **params : arrays of shape (n_samples,)
+            ``sample_weight``, for LEDL and CRC, and ``groups`` of the samples, for cross-validation generators
+            that need them. They go where they go in `GridSearchCV`, also with scikit-learn's metadata routing.
 
         Returns
         -------
@@ -270,19 +294,28 @@ class BatchedSearchCV(GridSearchCV):
         check_batched(self.estimator, self.scoring, self.refit)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
+        routed = self._get_routed_params_for_fit(params)
+        others = routed.estimator.fit.keys() - {"sample_weight"}
+        if others:
+            raise TypeError(f"fit has no {', '.join(sorted(others))}. Give sample_weight, groups, or nothing.")
         candidates = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**clone(candidate, safe=False)) for candidate in candidates]
         for model in models:
             model._validate_params()
-        folds = list(split(self.estimator, X, y, self.cv, groups))
+        groups = routed.splitter.split.get("groups")
+        folds = list(split(self.estimator, X, y, self.cv, groups, **routed.estimator.fit))
         if not models or not folds:
             raise ValueError(
                 f"There is nothing to fit: {len(models)} candidates in param_grid and {len(folds)} folds in cv."
             )
+        tasks = Tasks(self, X, y, len(models) * len(folds) + bool(self.refit))
         started = time.perf_counter()
-        judged = judge(models, candidates, folds)
+        judged = judge(models, candidates, folds, tasks)
         fitted = time.perf_counter()
-        scores = np.array([[score(scorer, *one) for one in zip(row, folds, strict=True)] for row in judged])
+        scored = [_check_method_params(X, routed.scorer.score, indices=fold.tested) for fold in folds]
+        scores = np.array(
+            [[score(scorer, *one) for one in zip(row, folds, scored, strict=True)] for row in judged]
+        )
         score_time = (time.perf_counter() - fitted) / scores.size
         times = {"fit_time": (fitted - started) / scores.size, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
@@ -297,10 +330,11 @@ class BatchedSearchCV(GridSearchCV):
         if self.refit:
             started = time.perf_counter()
             best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-            self.best_estimator_ = best.fit(X, y)
+            self.best_estimator_ = tasks.fit("refit", best, X, y, **routed.estimator.fit)
             self.refit_time_ = time.perf_counter() - started
             if hasattr(best, "feature_names_in_"):
                 self.feature_names_in_ = best.feature_names_in_
+        tasks.end()
         return self
 
 
@@ -331,37 +365,48 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
         )
 
 
-def split(estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None) -> Iterator[Fold]:
+def split(
+    estimator: Any, X: Array, y: Array, cv: Any, groups: Array | None, sample_weight: Array | None = None
+) -> Iterator[Fold]:
     """Yield the folds. Of a precomputed kernel they have the columns of the training samples."""
     if y is None:
         raise ValueError("BatchedSearchCV requires y to be passed, but the target y is None.")
     y = to_host(y) if is_torch(y) else y
+    assert_all_finite(np.asarray(y), input_name="y")
     cv = check_cv(cv, y, classifier=True)
+    weights = None if sample_weight is None else to_host(sample_weight)
+    if weights is not None:
+        check_consistent_length(X, weights)
     if is_torch(X):
         X = check_samples(clone(estimator), X, reset=True)
         check_consistent_length(X, y)
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
             columns, labels = train if pairwise else slice(None), np.asarray(y)
-            tested = np.arange(len(labels))[test]  # a fold may be a mask
-            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested)
+            tested, own = np.arange(len(labels))[test], part(weights, train)  # a fold may be a mask
+            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested, own)
         return
     X, y, groups = indexable(X, y, groups)
     for train, test in cv.split(X, y, groups):
         X_train, y_train = _safe_split(estimator, X, y, train)
         X_test, y_test = _safe_split(estimator, X, y, test, train)
-        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test])
+        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test], part(weights, train))
 
 
-def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold) -> float:
+def part(weights: Array | None, rows: Array) -> Array | None:
+    """Return the weights of some samples. None, for equal weights, stays None."""
+    return None if weights is None else np.asarray(weights)[rows]
+
+
+def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold, params: dict[str, Any]) -> float:
     """Return the score of a candidate on the test samples. It is NaN if the fit failed."""
-    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test)
+    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test, **params)
     if not isinstance(found, Number) or isinstance(found, bool):
         raise ValueError(f"scoring must return a number, but returned {found!r}, a {type(found).__name__}.")
     return float(found)  # type: ignore[arg-type]
 
 
-def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]) -> Table:
+def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold], told: Tasks = QUIET) -> Table:
     """Return a `Candidate` for each candidate and fold, with its scores of the test samples."""
     kind = type(models[0])
     groups: dict[Any, list[int]] = {}  # candidates that differ in batched parameters alone
@@ -374,7 +419,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     errors: list[str] = []
     for group in groups.values():
         train = train_ledl if kind is LEDLClassifier else train_on_samples
-        trained = train([models[k] for k in group], folds, errors)
+        trained = train([models[k] for k in group], folds, errors, told)
         for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs), strict=True):
             judged[k] = row
     n_fits, broken = len(models) * len(folds), sum(one is None for row in judged for one in row)
@@ -383,7 +428,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
         if broken == n_fits:
             raise ValueError(f"All {n_fits} fits failed: {reasons}")
         text = f"{broken} of {n_fits} fits failed and have the score NaN: {reasons}"
-        warnings.warn(text, FitFailedWarning, stacklevel=3)
+        warnings.warn(text, FitFailedWarning, stacklevel=4)
     return judged
 
 
@@ -396,7 +441,7 @@ def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> 
         return None
 
 
-def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+def train_ledl(models: list[Any], folds: list[Fold], errors: list[str], told: Tasks) -> Table:
     """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve."""
     # Candidates that see the samples in the same way share a row of models, which have checked the samples, and
     # of trainings. Those of them that differ only in how they code and decide share one fit.
@@ -410,7 +455,9 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
             for one, seed in zip(checked, seeds, strict=True):  # starts are drawn once for each fold
                 one.random_state = seed if one.random_state is None else one.random_state
             pairs = zip(checked, folds, strict=True)
-            rows[seen] = [(one, attempt(errors, prepare_training, one, f.X, f.y)) for one, f in pairs]
+            rows[seen] = [
+                (one, attempt(errors, prepare_training, one, f.X, f.y, f.weights)) for one, f in pairs
+            ]
         alike.setdefault((seen, *(getattr(model, name) for name in WEIGHTS.values())), []).append(k)
     shapes: dict[Any, list[tuple[Any, int]]] = {}
     for i in range(len(folds)):
@@ -435,6 +482,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
         for batch, (fits, wrong) in zip(batches, run_tasks(solve_batch, tasks, n_jobs), strict=True):
             errors += wrong
             for (key, i), fit in zip(batch, fits, strict=True):
+                told.count(len(alike[key]))
                 if fit is None:
                     continue
                 atoms, n_iter, status = fit
@@ -452,7 +500,7 @@ def train_ledl(models: list[Any], folds: list[Fold], errors: list[str]) -> Table
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         text = f"{late} of {len(alike) * len(folds)} fits did not converge: {advice}."
-        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        warnings.warn(text, ConvergenceWarning, stacklevel=5)
     return trained
 
 
@@ -473,10 +521,13 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     first, xp, c = models[0], namespace(trainings[0].coordinates), trainings[0].start.n_classes
     X, M = xp.stack([t.coordinates for t in trainings]), xp.stack([t.start.M for t in trainings])
     weights = np.array([[getattr(model, name) for model in models] for name in WEIGHTS.values()])
+    labels, of_samples = np.stack([t.labels for t in trainings]), None
+    if trainings[0].weights is not None:  # one fit has them if all have
+        of_samples = as_array(np.stack([t.weights for t in trainings]), X)
     try:
         with one_blas_thread(), float32_products(first.precision, device_of(X, first.device)):
             run = solve(
-                InMemoryBlocks(X, as_array(np.stack([t.labels for t in trainings]), X)),
+                InMemoryBlocks(X, as_array(labels, X), weights=of_samples),
                 Atoms(M, c),
                 code_scale=np.sqrt([np.bincount(t.atom_labels) for t in trainings]),
                 **dict(zip(WEIGHTS, weights[..., None, None], strict=True)),
@@ -493,12 +544,14 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))], []
 
 
-def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str]) -> Table:
+def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str], told: Tasks) -> Table:
     """Fit SRC or CRC. The samples are the atoms, so a fold is fitted once for all settings."""
     easiest = max(models, key=lambda model: model.alpha)
     trained: Table = [[None] * len(folds) for _ in models]
     for i, fold in enumerate(folds):
-        first = attempt(errors, clone(easiest).fit, fold.X, fold.y)
+        weights = {} if fold.weights is None else {"sample_weight": fold.weights}
+        first = attempt(errors, partial(clone(easiest).fit, **weights), fold.X, fold.y)
+        told.count(len(models))
         if first is None:
             continue
         for model, row in zip(models, trained, strict=True):
@@ -546,7 +599,7 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
             "alpha.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return judged
 
@@ -639,6 +692,7 @@ CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha
 # Parameters that the search hands on to all candidates.
 SHARED = (
     "n_components",
+    "class_weight",
     "gamma",
     "degree",
     "coef0",
@@ -651,7 +705,7 @@ SHARED = (
 )
 
 
-class LEDLClassifierCV(DictionaryClassifier):
+class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     r"""LEDL with settings, rule and kernel chosen by cross-validation on the training samples.
 
     For each candidate, the training samples are scored by models that have not seen them. Scores f become
@@ -694,6 +748,9 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     n_components : int, default=None
         Number of atoms. See `LEDLClassifier`.
+
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in training. See `LEDLClassifier`. They do not count in the choice.
 
     gamma, degree, coef0 : float, default="scale", 3, 1
         Parameters of the kernels ``"rbf"`` and ``"poly"``.
@@ -760,6 +817,12 @@ class LEDLClassifierCV(DictionaryClassifier):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    components_, dual_components_, label_components_, code_components_, atom_classes_ : ndarrays
+        The atoms of `best_estimator_`, with their classes. See `LEDLClassifier`.
+
+    history_, stopped_by_ : dict, str
+        Values of each iteration of the last fit, and what ended it.
+
     n_iter_ : int
         Number of iterations of the last fit.
 
@@ -776,6 +839,8 @@ class LEDLClassifierCV(DictionaryClassifier):
 
     Notes
     -----
+    Progress bars are callbacks of scikit-learn, as for `LEDLClassifier`.
+
     `decision_function` gives the scores of `best_estimator_`; for the rule ``"regularized"`` their logarithms,
     because the ratios of that rule enter probabilities with their logarithms. Differences of scores, times
     `temperature_`, are log odds. `ledl.explain` shows the parts of the scores of `best_estimator_`, which are
@@ -796,6 +861,14 @@ class LEDLClassifierCV(DictionaryClassifier):
     >>> model.predict_proba(X[test[:2]]).shape
     (2, 10)
     """
+
+    components_ = property(attrgetter("best_estimator_.components_"), doc="The dictionary B.")
+    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="B, with a kernel.")
+    label_components_ = property(attrgetter("best_estimator_.label_components_"), doc="The classifier W.")
+    code_components_ = property(attrgetter("best_estimator_.code_components_"), doc="The transform A, (K, K).")
+    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom's class.")
+    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of the last fit.")
+    stopped_by_ = property(attrgetter("best_estimator_.stopped_by_"), doc="What ended the last fit.")
 
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
@@ -822,8 +895,9 @@ class LEDLClassifierCV(DictionaryClassifier):
         ridge_alpha: float | Sequence[float] = RIDGE_ALPHAS,
         kernels: Sequence[Any] | Any = KERNELS,
         cv: Any = None,
-        selection: str = "log_loss",
+        selection: Literal["log_loss", "accuracy"] = "log_loss",
         n_components: int | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
@@ -844,6 +918,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         self.cv = cv
         self.selection = selection
         self.n_components = n_components
+        self.class_weight = class_weight
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
@@ -855,9 +930,12 @@ class LEDLClassifierCV(DictionaryClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array, *, groups: Array | None = None) -> LEDLClassifierCV:
+    def fit(
+        self, X: Array, y: Array, sample_weight: Array | None = None, *, groups: Array | None = None
+    ) -> Self:
         """Choose among the candidates, and fit the chosen one on all samples.
 
         Parameters
@@ -866,6 +944,9 @@ class LEDLClassifierCV(DictionaryClassifier):
             Training samples. Tensors stay on their device.
         y : array-like of shape (n_samples,)
             Labels of the samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, in training as in `LEDLClassifier`, and in the means that candidates are
+            judged by. None means that all weigh 1.
         groups : array-like of shape (n_samples,), default=None
             Groups of the samples, for cross-validation generators that need them.
 
@@ -885,7 +966,9 @@ class LEDLClassifierCV(DictionaryClassifier):
             )
         X, y = check_labelled(self, X, y)
         X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
-        _, classes = number_labels(self, y)
+        labels, classes = number_labels(self, y)
+        if sample_weight is not None:  # without those of the classes
+            sample_weight = check_weights(None, labels, classes, sample_weight)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
@@ -902,29 +985,33 @@ class LEDLClassifierCV(DictionaryClassifier):
                 f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
                 "some class.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         else:
-            folds = list(split(base, X, y, cv, groups))
+            folds = list(split(base, X, y, cv, groups, sample_weight))
             check_folds(folds, classes)
+        tasks = Tasks(self, X, y, len(models) * len(folds) + 1)
+        if folds:
             started = time.perf_counter()
             with warnings.catch_warnings():
                 # Only the chosen candidate must converge.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                judged = judge(models, candidates, folds)
+                judged = judge(models, candidates, folds, tasks)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
-            verdicts = [verdict(row, folds) for row in judged]
+            tested = np.concatenate([fold.tested for fold in folds])
+            verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
             index = choose(verdicts, self.selection)
             factor = verdicts[index].factor
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
-            tested = np.concatenate([fold.tested for fold in folds])
             expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed))
             n_trained = sum(len(fold.y) for fold in folds) / len(folds)
-            interval = cv_interval(expected, len(np.unique(tested)), n_trained)
+            n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
+            interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index]).fit(X, y)
+        best = clone(base).set_params(**candidates[index])
+        tasks.fit("last fit", best, X, y, sample_weight)
         adopt(
             self,
             _dictionary=best._dictionary,
@@ -941,6 +1028,7 @@ class LEDLClassifierCV(DictionaryClassifier):
             refit_time_=time.perf_counter() - started,
             temperature_=factor,
         )
+        tasks.end()
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:
@@ -973,7 +1061,7 @@ class LEDLClassifierCV(DictionaryClassifier):
         lasso: Any = self._dictionary.coder
         return lasso._replace(tol=self.transform_tol), self._dictionary.rule
 
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array) -> np.ndarray:
         """Return probabilities of the classes, calibrated in cross-validation by one number, `temperature_`.
 
         Parameters
@@ -1036,29 +1124,34 @@ class Verdict(NamedTuple):
     hits: Array  # (n,), 1 for a correct label and 0 otherwise, NaN if a fit failed
     losses: Array  # (n,), log losses, NaN if a fit failed
     factor: float  # scores times this factor are log odds
+    weights: Array | None = None  # (n,), of the samples
+
+    def mean(self, values: Array) -> float:
+        """Return the weighted mean of hits or losses."""
+        return float(np.average(values, weights=self.weights))
 
 
-def verdict(row: list[Any], folds: list[Fold]) -> Verdict:
+def verdict(row: list[Any], folds: list[Fold], weights: Array | None = None) -> Verdict:
     """Return the results of a candidate on the test samples, at the factor that suits it best."""
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
-        return Verdict(nothing, nothing, 1.0)
+        return Verdict(nothing, nothing, 1.0, weights)
     exponents = np.concatenate([log_odds(one.dictionary.rule, one.scores) for one in row]).astype(np.float64)
     labels = np.concatenate(
         [np.searchsorted(one.dictionary.classes, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
-    factor = best_factor(exponents, labels)
+    factor = best_factor(exponents, labels, weights)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
-    return Verdict(hits, log_losses(exponents, labels, factor), factor)
+    return Verdict(hits, log_losses(exponents, labels, factor, weights), factor, weights)
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
     """Return the index of the best candidate. A candidate that failed is never chosen."""
-    losses = np.array([one.losses.mean() for one in verdicts])
+    losses = np.array([one.mean(one.losses) for one in verdicts])
     if np.isnan(losses).all():
         raise ValueError("Every candidate failed in at least one fold. The warnings give the reasons.")
     if selection == "accuracy":
-        return int(np.nanargmax([one.hits.mean() for one in verdicts]))
+        return int(np.nanargmax([one.mean(one.hits) for one in verdicts]))
     return int(np.nanargmin(losses))
 
 
@@ -1074,13 +1167,19 @@ def expected_accuracy(verdicts: list[Verdict], selection: str, tested: Array, se
     goodness = hits if selection == "accuracy" else -np.array([one.losses for one in usable])
     samples, sample_of = np.unique(tested, return_inverse=True)
     n, rng = len(samples), np.random.default_rng(seed)
+    weights = np.ones(len(tested)) if usable[0].weights is None else usable[0].weights
     n_right = n_tested = 0.0
     for _ in range(N_DRAWS):
         times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)[sample_of]
-        left_out = times_drawn == 0
-        n_right += hits[np.argmax(goodness @ times_drawn), left_out].sum()
+        left_out = weights * (times_drawn == 0)
+        n_right += hits[np.argmax(goodness @ (weights * times_drawn))] @ left_out
         n_tested += left_out.sum()
-    return float(n_right / n_tested) if n_tested else float(hits[np.argmax(goodness.mean(axis=1))].mean())
+    return float(n_right / n_tested) if n_tested else usable[0].mean(hits[np.argmax(goodness @ weights)])
+
+
+def n_effective(weights: Array | None, n: int) -> float:
+    """Return how many samples of equal weight say as much as n samples with these weights (Kish, 1965)."""
+    return n if weights is None else float(weights.sum() ** 2 / (weights @ weights))
 
 
 def wilson_interval(share: float, n: float) -> tuple[float, float]:
@@ -1111,18 +1210,27 @@ def results(
         found[f"param_{name}"] = np.array(values) if plain else np.array(values, dtype=object)
     found["params"] = candidates
     ends = np.cumsum(sizes)[:-1]
+    weights = verdicts[0].weights
+    parts = np.split(np.ones(sum(sizes)) if weights is None else weights, ends)
     for metric, values in (
         ("accuracy", [one.hits for one in verdicts]),
         ("neg_log_loss", [-one.losses for one in verdicts]),
     ):
-        by_fold = np.array([[part.mean() for part in np.split(row, ends)] for row in values])
-        mean = np.array([row.mean() for row in values])
+        by_fold = np.array(
+            [[fold_mean(*fold) for fold in zip(np.split(row, ends), parts, strict=True)] for row in values]
+        )
+        mean = np.array([one.mean(row) for one, row in zip(verdicts, values, strict=True)])
         for i, column in enumerate(by_fold.T):
             found[f"split{i}_test_{metric}"] = column
         found[f"mean_test_{metric}"], found[f"std_test_{metric}"] = mean, by_fold.std(axis=1)
         ranks = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")  # failures come last
         found[f"rank_test_{metric}"] = ranks.astype(np.int32)
     return found
+
+
+def fold_mean(values: Array, weights: Array) -> float:
+    """Return the weighted mean of a fold, or NaN if all its samples have the weight zero."""
+    return float(np.average(values, weights=weights)) if weights.any() else np.nan
 
 
 def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
@@ -1175,21 +1283,27 @@ def check_folds(folds: list[Fold], classes: Array) -> None:
             )
 
 
-def log_losses(F: Array, labels: Array, factor: float) -> Array:
-    """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed."""
+def log_losses(F: Array, labels: Array, factor: float, weights: Array | None = None) -> Array:
+    """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed.
+
+    For the smoothing, samples count as many times as they weigh.
+    """
     scaled = factor * np.asarray(F, dtype=np.float64)
-    rest = 1 / (len(F) + 2)
+    rest = 1 / ((len(F) if weights is None else weights.sum()) + 2)
     own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
     return logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
 
 
-def best_factor(F: Array, labels: Array) -> float:
+def best_factor(F: Array, labels: Array, weights: Array | None = None) -> float:
     """Return the factor t with the smallest mean loss. The loss is convex in t."""
-    spread = float(np.sqrt(np.mean((F - F.mean(axis=1, keepdims=True)) ** 2)))
+    squares = np.mean((F - F.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    spread = float(np.sqrt(np.average(squares, weights=weights)))
     if not spread > 0:
         return 1.0
     found = minimize_scalar(
-        lambda log_factor: log_losses(F, labels, np.exp(log_factor) / spread).mean(),
+        lambda log_factor: np.average(
+            log_losses(F, labels, np.exp(log_factor) / spread, weights), weights=weights
+        ),
         bounds=LOG_FACTORS,
         method="bounded",
     )

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import starmap
 from threading import Lock
 from typing import Any, TypeVar
@@ -158,8 +158,8 @@ def n_places(n_jobs: int | None) -> int:
 
 def run_tasks(
     work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], n_jobs: int | None = None
-) -> list[Result]:
-    """Return ``work(*task)`` for each task, in their order.
+) -> Iterator[Result]:
+    """Yield ``work(*task)`` for each task, in their order, as they are done.
 
     Tasks run in `n_jobs` threads, or where a `joblib.parallel_config` requests if that is not threads. `work`
     must be a function of a module and must not change its arguments: it may run on another machine. Objects
@@ -167,13 +167,16 @@ def run_tasks(
     """
     if not goes_elsewhere(n_jobs):
         threads = n_threads(n_jobs)
-        if threads == 1:
-            return list(starmap(work, tasks))
-        return map_in_threads(lambda task: work(*task), tasks, threads)
+        yield from starmap(work, tasks) if threads == 1 else in_threads(partial(_call, work), tasks, threads)
+        return
     answers = Parallel(n_jobs, batch_size=1)(delayed(_with_float_errors)(work, task) for task in tasks)
     for kind in sorted({kind for _, kinds in answers for kind in kinds}):
         warnings.warn(f"{kind} encountered", RuntimeWarning, stacklevel=2)
-    return [result for result, _ in answers]
+    yield from (result for result, _ in answers)
+
+
+def _call(work: Callable[..., Result], task: tuple[Any, ...]) -> Result:
+    return work(*task)
 
 
 def _with_float_errors(work: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, set[str]]:

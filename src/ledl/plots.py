@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
 from ledl.explanations import ExplanationDisplay, pyplot
+from ledl.rejection import Parts, parts_of
+from ledl.semi_supervised import SemiSupervisedClassifier
 
 __all__ = [
     "AccuracyDisplay",
@@ -36,6 +38,20 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "error": ("objective", {"linewidth": 2}),
 }
 OWN, OTHER = "#c2410c", "#64748b"  # they differ in lightness, too
+
+
+def _parts(estimator: Any) -> Parts:
+    """Return the fitted classifier inside pipelines, searches and wrappers, and the transformers before it.
+
+    Of a `SemiSupervisedClassifier` it is the supervised one, which has atoms.
+    """
+    check_is_fitted(estimator)
+    parts = parts_of(estimator)
+    check_is_fitted(parts.classifier)
+    if not isinstance(parts.classifier, SemiSupervisedClassifier):
+        return parts
+    inner = parts_of(parts.classifier.estimator_)
+    return inner._replace(transformers=[*parts.transformers, *inner.transformers])
 
 
 def _new_axes(width: float, height: float) -> Any:
@@ -91,7 +107,7 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : estimator
-            A fitted model.
+            A fitted model, or a pipeline, search or wrapper of one.
         ax : matplotlib's axes, default=None
             The axes to draw in. None: axes of a new figure.
         name : str, default=None
@@ -102,10 +118,10 @@ class ConvergenceDisplay:
         ConvergenceDisplay
             The display, drawn.
         """
-        check_is_fitted(estimator)
-        if not hasattr(estimator, "history_"):
-            raise TypeError(f"{type(estimator).__name__} has no iterations, so no history_ to draw.")
-        return cls(estimator.history_, name=type(estimator).__name__ if name is None else name).plot(ax)
+        model = _parts(estimator).classifier
+        if not hasattr(model, "history_"):
+            raise TypeError(f"{type(model).__name__} has no iterations, so no history_ to draw.")
+        return cls(model.history_, name=type(model).__name__ if name is None else name).plot(ax)
 
     def plot(self, ax: Any = None) -> ConvergenceDisplay:
         """Draw the curves; iterations without a value of the objective are left out.
@@ -195,7 +211,7 @@ class AtomsDisplay:
         Parameters
         ----------
         estimator : classifier
-            A fitted model.
+            A fitted model, or a pipeline, search or wrapper of one.
         image_shape : tuple (height, width)
             The shape of the training images.
         ax : matplotlib's axes, default=None
@@ -208,10 +224,17 @@ class AtomsDisplay:
         AtomsDisplay
             The display, drawn.
         """
-        check_is_fitted(estimator)
-        if not hasattr(estimator, "components_"):
-            raise TypeError(f"{estimator} has no components_ to draw: its atoms are not pictures.")
-        return cls(estimator.components_, estimator.atom_classes_, image_shape, **options).plot(ax)
+        model = _parts(estimator).classifier
+        if hasattr(model, "dual_components_"):
+            raise TypeError(
+                f"The atoms of kernel={model.dictionary_.space.kernel.kernel!r} are sums in the space of the "
+                "kernel, and no pictures. Draw those of kernel='linear' or 'hellinger'."
+                if hasattr(model.dictionary_.space.kernel, "kernel")
+                else "The atoms of a precomputed kernel are known by inner products only, and are no pictures."
+            )
+        if not hasattr(model, "atom_classes_"):
+            raise TypeError(f"{type(model).__name__} has no atoms of classes to draw.")
+        return cls(model.components_, model.atom_classes_, image_shape, **options).plot(ax)
 
     def plot(self, ax: Any = None) -> AtomsDisplay:
         """Draw the atoms.
@@ -286,7 +309,7 @@ class CodesDisplay:
         Parameters
         ----------
         estimator : classifier
-            A fitted model.
+            A fitted model, or a pipeline, search or wrapper of one.
         X : array-like of shape (n_samples, n_features)
             A few samples.
         y : array-like of shape (n_samples,)
@@ -299,7 +322,11 @@ class CodesDisplay:
         CodesDisplay
             The display, drawn.
         """
-        display = cls(estimator.transform(X), estimator.atom_classes_, y, estimator.predict(X))
+        parts = _parts(estimator)
+        model = parts.classifier
+        if not hasattr(model, "atom_classes_"):
+            raise TypeError(f"{type(model).__name__} has no codes over atoms of classes to draw.")
+        display = cls(model.transform(parts.transform(X)), model.atom_classes_, y, estimator.predict(X))
         return display.plot(axes)
 
     def plot(self, axes: Sequence[Any] | None = None) -> CodesDisplay:

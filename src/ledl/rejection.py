@@ -15,20 +15,34 @@ import math
 import warnings
 from copy import copy
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold, check_cv
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_n_features, check_is_fitted, indexable
+from sklearn.utils.validation import _check_method_params, _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
-from ledl.estimators import DictionaryClassifier, accuracy, check_samples, fit_context, for_chunks
+from ledl.estimators import (
+    CallbackSupportMixin,
+    DictionaryClassifier,
+    DocumentedMixin,
+    Tasks,
+    accuracy,
+    check_samples,
+    fit_context,
+    for_chunks,
+    with_callbacks,
+)
+from ledl.model_selection import LEDLClassifierCV
 from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
 
@@ -47,11 +61,23 @@ def _has_probabilities(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "predict_proba")
 
 
+def _has_codes(model: Any) -> bool:
+    return hasattr(getattr(model, "estimator_", model.estimator), "transform")
+
+
 def _has_scores(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
-class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class RejectingClassifier(  # type: ignore[call-arg]
+    DocumentedMixin,
+    CallbackSupportMixin,
+    MetaEstimatorMixin,
+    ClassifierMixin,
+    TransformerMixin,
+    BaseEstimator,
+    auto_wrap_output_keys=None,  # a wrapped `transform` would be there even if the classifier has none
+):
     r"""Classify samples, or reject them as "none of these".
 
     Each sample has a novelty, which says how much it differs from all classes. A sample is rejected if at most
@@ -75,7 +101,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier of this package, or a Pipeline that ends in one
+    estimator : classifier of this package, or a Pipeline or search of one
         Classifier to use.
 
     reject : float, default=0.05
@@ -98,6 +124,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ----------
     estimator_ : classifier
         Fitted on all samples.
+
+    components_, dual_components_, atom_classes_, history_ : arrays, dict
+        Those of the classifier in `estimator_`, if it has them.
 
     classes_ : ndarray of shape (n_classes,)
         The labels, without `reject_label`.
@@ -153,7 +182,7 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         estimator: Any,
         *,
         reject: float = 0.05,
-        measure: str = "both",
+        measure: Literal["both", "concentration", "residual"] = "both",
         reject_label: str | float | None = None,
         cv: int | BaseCrossValidator = 5,
     ) -> None:
@@ -163,8 +192,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.reject_label = reject_label
         self.cv = cv
 
+    @with_callbacks
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Array, y: Array) -> RejectingClassifier:
+    def fit(self, X: Array, y: Array, **fit_params: Any) -> Self:
         """Fit the classifier, and learn the usual novelty from the training samples.
 
         Parameters
@@ -173,13 +203,20 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Training samples, as `estimator` takes them.
         y : array-like of shape (n_samples,)
             Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
+        **fit_params : arrays of shape (n_samples,)
+            More arguments of the classifier's own `fit`, such as ``sample_weight``. With scikit-learn's
+            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs.
 
         Returns
         -------
         self : RejectingClassifier
         """
         our_parts(self.estimator)  # raises for other classifiers
-        fitted = clone(self.estimator).fit(X, y)  # raises for bad samples
+        given = fit_params
+        if _routing_enabled():
+            given = process_routing(self, "fit", **fit_params).estimator.fit
+        tasks = Tasks(self, X, y, None)
+        fitted = tasks.fit("fit on all samples", clone(self.estimator), X, y, **given)  # raises for bad samples
         X, y = indexable(X, column_or_1d(to_host(y) if is_torch(y) else y))
         label = checked_label(self.reject_label, fitted.classes_)
         semi = our_parts(fitted).classifier
@@ -194,7 +231,9 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
             folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
             for train, test in folds:
-                model = clone(chosen).fit(*_safe_split(self.estimator, X, y, train))
+                own = _check_method_params(X, given, indices=train)
+                X_train, y_train = _safe_split(self.estimator, X, y, train)
+                model = tasks.fit("fold", clone(chosen), X_train, y_train, **own)
                 X_test, _ = _safe_split(self.estimator, X, y, test, train)
                 scores[test], evidence[test] = judge(model, X_test)
             judged = np.sort(np.concatenate([test for _, test in folds]))
@@ -202,9 +241,10 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.estimator_, self.classes_, self.reject_label_ = fitted, fitted.classes_, label
         self.evidence_, self.cv_scores_, self.judged_ = evidence, scores, judged
         self.cv_predictions_ = self.classes_[self.cv_scores_.argmax(axis=1)]
+        tasks.end()
         return self
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> np.ndarray:
         """Return the class with the largest score for each sample, or `reject_label_`.
 
         Parameters
@@ -346,6 +386,22 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
+    @available_if(_has_codes)
+    def transform(self, X: Array) -> Array:
+        """Return the codes of samples over the atoms, by the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        codes : ndarray of shape (n_samples, n_atoms)
+        """
+        check_is_fitted(self)
+        return self.estimator_.transform(X)
+
     @available_if(_has_probabilities)
     def predict_proba(self, X: Array) -> Array:
         """Return probabilities of the classes, by the classifier, as if every sample were of some class.
@@ -362,21 +418,56 @@ class RejectingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Array) -> Array:
+        """Return the logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_log_proba(X)
+
+    # Views of the classifier, through pipelines and searches. AttributeError if it does not have them.
+    _fitted = property(lambda self: parts_of(self.estimator_).classifier)
+    components_ = property(attrgetter("_fitted.components_"), doc="The atoms of the classifier.")
+    dual_components_ = property(attrgetter("_fitted.dual_components_"), doc="Its atoms with a kernel.")
+    atom_classes_ = property(attrgetter("_fitted.atom_classes_"), doc="The label of each atom.")
+    history_ = property(attrgetter("_fitted.history_"), doc="Values of each iteration of its fit.")
+    dictionary_ = property(attrgetter("_fitted.dictionary_"), doc="The classifier as one record.")
+
     @property
     def n_features_in_(self) -> int:
         """Number of features seen in `fit`."""
         check_is_fitted(self)
         return int(self.estimator_.n_features_in_)
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where arguments of `fit` go: to the `fit` of the classifier.
+
+        Returns
+        -------
+        routing : sklearn.utils.metadata_routing.MetadataRouter
+        """
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         tags.classifier_tags.poor_score = True
+        tags.transformer_tags = get_tags(self.estimator).transformer_tags
         return tags
 
 
 class Parts(NamedTuple):
-    """The parts of an estimator, without the pipelines and wrappers around them."""
+    """The parts of an estimator, without the pipelines, searches and wrappers around them."""
 
     transformers: list[Any]
     classifier: Any
@@ -390,10 +481,16 @@ class Parts(NamedTuple):
 
 
 def parts_of(estimator: Any) -> Parts:
-    """Return the parts of an estimator, also of pipelines in pipelines."""
+    """Return the parts of an estimator, also of pipelines in pipelines, and of the best model of a search."""
     if isinstance(estimator, RejectingClassifier):
         inner = parts_of(getattr(estimator, "estimator_", estimator.estimator))
         return inner._replace(rejecter=estimator)
+    if isinstance(estimator, BaseSearchCV):
+        if hasattr(estimator, "cv_results_") and not hasattr(estimator, "best_estimator_"):
+            raise TypeError(
+                f"{type(estimator).__name__} was fitted with refit=False, so it has no model. Set refit=True."
+            )
+        return parts_of(getattr(estimator, "best_estimator_", estimator.estimator))
     if not isinstance(estimator, Pipeline):
         return Parts([], None if estimator == "passthrough" else estimator, None)
     parts = [parts_of(step) for _, step in estimator.steps]
@@ -407,8 +504,7 @@ def our_parts(estimator: Any) -> Parts:
     if not isinstance(parts.classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise TypeError(
             f"{type(parts.classifier).__name__} has no atoms, but this needs them. Give one of this package's "
-            "classifiers, such as LEDLClassifier, or a Pipeline that ends in one. Of a search, give its "
-            "best_estimator_."
+            "classifiers, such as LEDLClassifier, or a Pipeline or search of one."
         )
     return parts
 
@@ -427,11 +523,14 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
             [near, evidence_of_atoms(model.estimator_, plain)], axis=1
         )
     X = check_samples(model, X)
-    return model.dictionary_.judge(X, model.device, model.n_jobs)  # type: ignore[no-any-return]
+    return model.dictionary_.judge(X, model.device, model.n_jobs)
 
 
 def with_chosen_settings(estimator: Any, fitted: Any) -> Any:
     """Return an unfitted copy of an estimator in which a search is replaced by the classifier that it chose."""
+    if isinstance(fitted, LEDLClassifierCV) and _routing_enabled():  # it asks for what the search asked for
+        asked = fitted.get_metadata_routing().fit.requests["sample_weight"]
+        return clone(fitted.best_estimator_).set_fit_request(sample_weight=asked)
     if not isinstance(fitted, Pipeline):
         return clone(getattr(fitted, "best_estimator_", estimator))
     copied = clone(estimator)

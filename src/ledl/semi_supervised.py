@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -31,6 +31,7 @@ from ledl.estimators import (
     DEVICE,
     N_JOBS,
     DictionaryClassifier,
+    DocumentedMixin,
     adopt,
     check_labelled,
     check_samples,
@@ -184,7 +185,7 @@ def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, devic
         return xp.concat([features(block) @ axes - shift for block in blocks])
 
 
-class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Classify samples from a few labels and many samples without labels.
 
     A supervised classifier learns from the labelled samples, and guesses the labels of the others. The answer
@@ -328,6 +329,8 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     True
     """
 
+    _no_weights = ": labels spread over a graph in which each sample is one node"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "methods": ["array-like"],
@@ -371,7 +374,7 @@ class SemiSupervisedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     @fit_context(prefer_skip_nested_validation=False)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> SemiSupervisedClassifier:
+    def fit(self, X: Array, y: Array) -> Self:
         """Learn from labelled and unlabelled samples.
 
         Parameters

@@ -128,3 +128,17 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_finished(tmp_path, jobs):
     assert "Run the same command again to continue" in one_line(printed)
     assert "Traceback" not in printed
     assert cell_files(tmp_path)
+
+
+def test_the_number_of_cells_comes_with_the_way_to_fewer(capsys):
+    from rich.console import Console
+
+    from ledl.experiments import Plan, Progress
+
+    plan = Plan(methods=("crc", "ledl"), n_splits=1)
+    cells = plan.cells() + plan.study_cells()
+    with _reproduce._progress(Console(stderr=True, width=200)) as (watch, _):
+        watch(Progress(cells, 1, n_for_figures=len(plan.study_cells())))
+    said = one_line(capsys.readouterr().err)
+    n, m = len(cells), len(plan.study_cells())
+    assert f"0 of {n} cells. {m} of them are for figures only: --no-figures leaves them out." in said

@@ -94,6 +94,7 @@ def test_a_class_with_one_sample(classifier, digits):
     assert model.predict(X[kept][y[kept] == 3]).shape == (1,)
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_zero_and_repeated_samples(classifier, digits):
     X, y, new, _ = digits
     X = np.concatenate([X, X[:7], np.zeros((1, X.shape[1]))])

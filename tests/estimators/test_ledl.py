@@ -215,6 +215,7 @@ def test_zero_weights_are_an_ablation(digits):
     assert models[0].score(new, labels) > 0.7  # W is still learnt
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_a_class_with_one_sample_and_zero_samples_get_a_defined_answer(digits):
     X, y, new, _ = digits
     keep = np.flatnonzero((y != 3) | (np.cumsum(y == 3) == 1))

@@ -49,7 +49,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(outcome):
     anchors = {a["href"][1:] for tag, a in checker.tags if tag == "a"}
     assert anchors <= {a.get("id") for _, a in checker.tags}
     assert all(a.get("alt") for tag, a in checker.tags if tag == "img")
-    assert sum(tag == "img" for tag, _ in checker.tags) == len(outcome.pictures) == 7
+    assert sum(tag == "img" for tag, _ in checker.tags) == len(outcome.pictures) == 8
 
 
 def test_only_sections_with_content_are_shown(outcome):

@@ -15,7 +15,9 @@ from ledl.experiments._tables import (
     BEST,
     RIVALS,
     WITHIN_NOISE,
+    Entry,
     Results,
+    Table,
     claim_ahead,
     claim_on_tennis,
     claims_on_people,
@@ -134,10 +136,25 @@ def test_latex_has_equal_rows_and_no_bare_specials():
         text = to_latex(table)
         body = [line for line in text.splitlines() if line.endswith("\\\\")]
         assert len(body) == len(table.rows) + 1
-        assert {line.count("&") for line in body} == {len(table.header) - 1}
+        (n_columns,) = {line.count("&") + 1 for line in body[1:]}
+        assert 1 + sum(map(int, re.findall(r"\\multicolumn{(\d+)}", body[0]))) == n_columns
+        layout = re.search(r"begin{tabular}{(.*)}", text)[1].replace(r"@{ $\pm$ }", "")
+        assert len(layout) == n_columns
         assert not re.search(r"(?<!\\)[%#_~^]", text)
         assert text.count("{") == text.count("}")
     assert r"\textbf{" in to_latex(make_tables(RESULTS, ROWS)[0])
+
+
+def test_numbers_of_an_entry_have_columns_of_their_own():
+    entries = [
+        Entry("a_b"),
+        Entry("84.6 ± 2.2 (81.1)", mark="best"),
+        Entry("+1.2 (p = 0.03)"),
+        Entry("1 / 2 / 3"),
+    ]
+    text = to_latex(Table("t", "T", ["method", "Accuracy", "d", "times"], [entries], ""))
+    assert r"a\_b & \textbf{84.6} & 2.2 & 81.1 & +1.2 & p = 0.03 & 1 & 2 & 3 \\" in text
+    assert r"{lr@{ $\pm$ }lrrrrrr}" in text
 
 
 def test_the_paper_is_quoted_for_its_own_protocol_only():

@@ -119,6 +119,7 @@ def test_atoms_of_a_kernel_are_shown_by_training_images(digits, as_images):
     assert_allclose(display.axes_["atoms"][0].get_images()[0].get_array()[..., 0], as_images[i[k, 0]])
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_a_rejected_sample_and_a_sample_of_zeros(digits):
     X, y, new = digits
     names = np.array([r"$\frac$ " + "long " * 20 + str(i) for i in range(10)])  # looks like a formula

@@ -47,6 +47,7 @@ def test_contributions_add_up_to_the_scores(fitted, digits):
         assert found.predicted == fitted.predict(x[None])[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 @pytest.mark.parametrize("rule", ["classifier", "residual", "regularized"])
 def test_probabilities_are_those_of_the_model(rule, digits):
     X, y = digits
@@ -235,6 +236,7 @@ def test_a_class_to_compare_with_must_be_another_class_of_the_model(digits):
     assert listed[0] == "kind 39"  # the one that is most like it
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_two_classes_strings_zeros_and_float32(digits):
     X, y = digits
     two = y < 2

@@ -355,6 +355,7 @@ def test_a_hundred_classes():
     assert idle.startswith("196 more atoms are used")
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 @pytest.mark.parametrize("name", ["ledl", "src"])
 def test_a_sample_without_atoms(name, digits):
     X, y, train, _ = digits

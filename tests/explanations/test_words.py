@@ -118,6 +118,7 @@ def test_reasons_count_the_look_alikes(digits):
     assert reasons(without, "image") == reasons(found, "image")[1:]
 
 
+@pytest.mark.filterwarnings("ignore:.*samples are all zero:UserWarning")
 def test_reasons_have_the_numbers_of_the_rule(digits):
     X, y = digits
     found = explain(make("ledl", random_state=0).fit(X[:80], y[:80]), X[85])

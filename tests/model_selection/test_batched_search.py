@@ -360,13 +360,13 @@ def test_float32_has_the_tolerance_of_the_estimators(digits, monkeypatch):
 def test_threads_are_those_of_the_estimator(digits, monkeypatch):
     X, y, *_ = digits
     used = []
-    map_in_threads = parallel.map_in_threads
+    in_threads = parallel.in_threads
 
     def watch(work, tasks, n_threads):
         used.append(n_threads)
-        return map_in_threads(work, tasks, n_threads)
+        return in_threads(work, tasks, n_threads)
 
-    monkeypatch.setattr(parallel, "map_in_threads", watch)
+    monkeypatch.setattr(parallel, "in_threads", watch)
     BatchedSearchCV(SRCClassifier(n_jobs=3), {"alpha": [0.1, 0.01]}, cv=3, refit=False).fit(X, y)
     assert set(used) == {3}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -21,6 +22,7 @@ from rich.text import Text
 
 from ledl.cli._console import PipedConsole, errors_reported, say
 from ledl.experiments import DATASET_TITLES, METHODS, PAPER_DATASETS, SEMI_SUPERVISED, SUPERVISED
+from ledl.methods import title_of
 
 if TYPE_CHECKING:
     from ledl.experiments import Outcome, Progress
@@ -40,6 +42,10 @@ ledl reproduce yaleb pie --select defaults  [dim]# both face sets[/dim]
 ledl reproduce paper --out results  [dim]# the paper's table 1, an hour or more on two cores[/dim]
 
 ledl reproduce semi --out semi  [dim]# the same datasets, most samples without labels: hours[/dim]
+
+ledl reproduce usps --methods ledl lda mymethod:MyClassifier  [dim]# with your own method[/dim]
+
+ledl reproduce --data my.npz --methods ledl,lda  [dim]# on your own samples[/dim]
 
 ledl reproduce paper --out results --dask tcp://192.168.0.1:8786  [dim]# the same on a cluster[/dim]
 """
@@ -61,10 +67,22 @@ def reproduce(
         str,
         typer.Option(
             metavar="NAME,NAME,...",
-            help=f"[b]all[/b] (with semi: {', '.join(SEMI_SUPERVISED)}), or any of {', '.join(METHODS)}.",
+            help=f"[b]all[/b] (with semi: {', '.join(SEMI_SUPERVISED)}), or any of {', '.join(METHODS)}, or "
+            "[b]module:Class[/b] of your own: a classifier with scikit-learn's interface, or a GridSearchCV "
+            "with its grid, in a file of this folder or installed. Names may also be separated by spaces.",
             show_default=True,
         ),
     ] = "all",
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.npz",
+            help="Your own dataset: a file that numpy.savez(path, X=samples, y=labels) wrote. It may be given "
+            "several times.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     select: Annotated[
         Select,
         typer.Option(
@@ -113,14 +131,30 @@ def reproduce(
 
     console = PipedConsole(stderr=True)
     is_semi = "semi" in (datasets or [])
-    chosen = [name for name in datasets or ["digits"] if name != "semi"] or ["paper"]
-    plan = experiments.Plan(
-        _expand(chosen, "paper", PAPER_DATASETS),
-        _expand(methods.split(","), "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
-        select.value,
-        n_per_class,
-        splits,
-    )
+    # After --methods NAME, more names may follow: what is no dataset may be a method.
+    more = [name for name in datasets or [] if name in METHODS or ":" in name]
+    chosen = [name for name in datasets or [] if name not in (*more, "semi")]
+    files = [str(path) for path in data or []]
+    for path in files:
+        if not path.endswith(".npz"):
+            raise typer.BadParameter(
+                f"{path} is no .npz file. Write one with numpy.savez(path, X=samples, y=labels).",
+                param_hint="--data",
+            )
+    chosen = chosen or ([] if files else ["paper"] if is_semi else ["digits"])
+    named = [] if more and methods == "all" else methods.split(",")
+    if any(":" in name for name in (*more, *named)):
+        sys.path.insert(0, os.getcwd())  # for modules in this folder
+    try:
+        plan = experiments.Plan(
+            (*_expand(chosen, "paper", PAPER_DATASETS), *files),
+            _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
+            select.value,
+            n_per_class,
+            splits,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--methods") from error
     if dask is not None and jobs:
         raise typer.BadParameter(
             f"--jobs {jobs} is for this machine, --dask {dask} for a cluster. Leave out one of the two.",
@@ -175,7 +209,8 @@ def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Ca
             nonlocal printed
             if time.monotonic() - printed > LINE_EVERY:
                 printed = time.monotonic()
-                say(console, f"{progress.n_done} of {progress.n_cells} cells. {_left(progress)}")
+                text = f"{progress.n_done} of {progress.n_cells} cells. {_left(progress)}"
+                say(console, f"{text} {_for_figures(progress) if not progress.n_done else ''}".rstrip())
 
         yield print_now_and_then, lambda text: None
         return
@@ -187,7 +222,8 @@ def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Ca
         task = bar.add_task("", total=None, left="")
 
         def watch(progress: Progress) -> None:
-            running = ", ".join(f"{cell.method} on {cell.dataset}" for cell in progress.running)
+            running = ", ".join(f"{cell.method} on {title_of(cell.dataset)}" for cell in progress.running)
+            running = f"{running}. {_for_figures(progress)}".rstrip(" .")
             bar.update(
                 task,
                 total=progress.n_cells,
@@ -197,6 +233,12 @@ def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Ca
             )
 
         yield watch, lambda text: bar.update(task, description=text, left="")
+
+
+def _for_figures(progress: Progress) -> str:
+    """Return how many of the cells only figures need, and how to leave them out."""
+    n = progress.n_for_figures
+    return f"{n} of them are for figures only: --no-figures leaves them out." if n else ""
 
 
 def _left(progress: Progress) -> str:
@@ -226,6 +268,6 @@ def _show(outcome: Outcome, out: Path) -> None:
         say(console, f"Failed: {text}", style="red")
     if outcome.report:
         say(console, f"\nReport:  {outcome.report.resolve()}")
-        say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex)")
+        say(console, f"Tables:  {out.resolve() / 'table.md'} (.csv, .tex; splits.csv has every split)")
     if outcome.pictures:
-        say(console, f"Figures: {out.resolve() / 'figures'}")
+        say(console, f"Figures: {out.resolve() / 'figures'} (.png, .pdf, .svg)")

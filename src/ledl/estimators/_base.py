@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from numbers import Integral
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+
+# The one place that uses scikit-learn's private parameter validation, as its own template does.
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
+    _fit_context,
 )
-
-# The one place that uses scikit-learn's private parameter validation, as its own template does.
-from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_consistent_length, check_is_fitted, validate_data
 
@@ -39,28 +43,46 @@ from ledl.solvers.start import atom_counts
 from ledl.subspace import AS_THEY_ARE, FeatureMap, KernelSpace, Subspace, find_subspace, squared_norms
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # before scikit-learn 1.9: quiet
+    _with_callbacks = None
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Take the place of callbacks where scikit-learn has none."""
 
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        return method
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def with_callbacks(fit: Fit) -> Fit:
+    """Make a fit tell scikit-learn's callbacks when it ends; with the type that it has, which editors show."""
+    return fit if _with_callbacks is None else cast(Fit, _with_callbacks(fit))
+
+
+def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Fit], Fit]:
+    """Return scikit-learn's decorator that checks parameters before a fit; with the type that the fit has."""
+    decorator = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return cast(Callable[[Fit], Fit], decorator)
 
 
 __all__ = [
+    "CLASS_WEIGHT",
     "DEVICE",
     "N_JOBS",
     "SINGLE_THREAD_ATOMS",
     "CallbackSupportMixin",
     "DictionaryClassifier",
+    "DocumentedMixin",
+    "Tasks",
     "accuracy",
     "adopt",
+    "check_class_totals",
     "check_flat",
     "check_labelled",
     "check_not_zero",
     "check_samples",
+    "check_weights",
     "device_of",
     "draw_generator",
     "fit_context",
@@ -93,6 +115,9 @@ N_JOBS = [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -
 # A device of PyTorch, or None for NumPy.
 DEVICE = [str, None]
 
+# Weights of the classes by label, weights that make all classes count the same, or none.
+CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
+
 # A model keeps its training samples for explanations up to this many numbers (128 MiB in float64).
 KEPT_NUMBERS = 2**24
 
@@ -103,7 +128,26 @@ Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
 
 
-class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+class DocumentedMixin:
+    """Link the HTML representation of an estimator, in notebooks, to its page of the documentation."""
+
+    def _get_doc_link(self) -> str:
+        """Return the address of the page, or "" if nobody knows where the documentation is.
+
+        It is where the environment variable LEDL_DOCS says, an address or a folder, or where ``make docs`` in
+        the source tree has put it.
+        """
+        built = Path(__file__).parents[3] / "docs" / "_build" / "html"
+        place = os.environ.get("LEDL_DOCS") or (str(built) if built.is_dir() else "")
+        if not place or not type(self).__module__.startswith("ledl."):
+            return ""
+        address = place.rstrip("/") if "://" in place else Path(place).resolve().as_uri()
+        return f"{address}/api/ledl.{type(self).__name__}.html"
+
+
+class DictionaryClassifier(
+    DocumentedMixin, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+):
     """Classify samples by scores that are made of their codes over atoms.
 
     A subclass has ``normalize``, ``device`` and ``n_jobs`` among its parameters, and ends its `fit` with
@@ -116,7 +160,10 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     n_jobs: int | None
     kernel: Any = "linear"
     _poor_score = False  # True if it misses the accuracy that scikit-learn's checks ask for
-    classes_: Array
+    _no_weights = ""  # why `fit` takes no sample_weight, if it does not
+    classes_: np.ndarray
+    n_features_in_: int
+    feature_names_in_: np.ndarray
     _dictionary: FittedDictionary
 
     @property
@@ -138,7 +185,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         """Return how samples are coded and scored at the current parameters."""
         return self._dictionary.coder, self._dictionary.rule
 
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Array) -> np.ndarray:
         """Return the codes of samples over the atoms.
 
         Parameters
@@ -158,7 +205,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     def _n_features_out(self) -> int:
         return len(self._dictionary.atoms)
 
-    def decision_function(self, X: Array) -> Array:
+    def decision_function(self, X: Array) -> np.ndarray:
         """Return the scores of the classes.
 
         Parameters
@@ -183,7 +230,7 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         scores = dictionary.scores(X, self.device, self.n_jobs)
         return namespace(scores).astype(scores, X.dtype, copy=False)
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> np.ndarray:
         """Return the class with the largest score for each sample.
 
         Parameters
@@ -255,9 +302,9 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         """True if the kernel is the inner product of features."""
         return isinstance(self.kernel, str) and self.kernel in POWERS
 
-    def _find_space(self, samples: Array) -> tuple[Subspace, Array]:
+    def _find_space(self, samples: Array, weights: Array | None = None) -> tuple[Subspace, Array]:
         """Return the space that training runs in, and the samples there. The samples are overwritten."""
-        return find_subspace(samples) if self._is_linear else kernel_space(self, samples)
+        return find_subspace(samples) if self._is_linear else kernel_space(self, samples, weights)
 
 
 def for_chunks(model: Any, X: Array) -> Any:
@@ -286,9 +333,11 @@ def draw_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def share_out_atoms(labels: Array, n_components: int | None, default: int) -> Array:
+def share_out_atoms(
+    labels: Array, n_components: int | None, default: int, weights: Array | None = None
+) -> Array:
     """Return the class of each atom, 0, ..., c - 1, for `n_components` atoms, or `default` of them if None."""
-    counts = np.bincount(labels)
+    counts = np.bincount(labels, weights)
     c = len(counts)
     K = default if n_components is None else n_components
     if c > K:
@@ -402,6 +451,48 @@ def number_labels(estimator: Any, y: Array) -> tuple[Array, Array]:
     return labels, classes
 
 
+def check_weights(model: Any, labels: Array, classes: Array, sample_weight: Array | None) -> Array | None:
+    """Return the weight of each sample, times that of its class, in float64. None means that all weigh 1."""
+    balance = getattr(model, "class_weight", None)
+    if sample_weight is None and balance is None:
+        return None
+    given = to_host(sample_weight) if is_torch(sample_weight) else sample_weight
+    weights = np.ones(len(labels)) if given is None else np.array(given, dtype=np.float64)
+    if weights.shape != (len(labels),):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, but there are {len(labels)} samples. Give a number for "
+            "each sample."
+        )
+    wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight is {weights[wrong[0]]} for sample {wrong[0]}. Negative weights, and weights that "
+            "are not finite, have no meaning: a weight stands for so many copies. Give a number of 0 or more."
+        )
+    totals = np.bincount(labels, weights, minlength=len(classes))
+    if balance == "balanced":
+        by_class = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1))
+    else:
+        by_class = compute_class_weight(balance, classes=classes, y=classes)
+        if not ((by_class >= 0) & (by_class < np.inf)).all():
+            raise ValueError(f"class_weight={balance} has a weight that is not a finite number of 0 or more.")
+    weights *= by_class[labels]
+    if not weights.any():
+        raise ValueError(
+            "All samples have the weight zero, so there is nothing to learn from. Give larger weights."
+        )
+    return weights
+
+
+def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> None:
+    """Raise if all samples of a class have the weight zero."""
+    for j in np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)) == 0)[:1]:
+        raise ValueError(
+            f"All samples of the class {classes[j]} have the weight zero (sample_weight times class_weight). "
+            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight."
+        )
+
+
 def check_precision(precision: str, device: str | None) -> None:
     """Raise if training on that device does not have the precision."""
     if precision == "tf32" and not (device or "").startswith("cuda"):
@@ -452,11 +543,20 @@ def accuracy(model: Any, X: Array, y: Array, sample_weight: Array | None) -> flo
     return float(accuracy_score(y, to_host(found), sample_weight=sample_weight))
 
 
-def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first."""
+def rollback_on_error(fit: Fit) -> Fit:
+    """Make a fit that fails leave the model as it was. scikit-learn's validation sets attributes first.
+
+    A fit without weights says why it has none.
+    """
+    takes_weights = "sample_weight" in signature(fit).parameters
 
     @wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        if "sample_weight" in options and not takes_weights:
+            raise TypeError(
+                f"{type(self).__name__} takes no sample_weight{self._no_weights}. Leave it out, or use "
+                "LEDLClassifier or CRCClassifier, which take weights."
+            )
         before = dict(vars(self))
         try:
             return fit(self, *args, **options)
@@ -465,7 +565,7 @@ def rollback_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
             vars(self).update(before)
             raise
 
-    return guarded
+    return cast(Fit, guarded)
 
 
 @contextmanager
@@ -489,6 +589,43 @@ def notify_callbacks(estimator: Any, X: Array, y: Array, n_iterations: int) -> I
 
     yield after_iteration
     fit.call_on_fit_task_end(**data, reconstruction_attributes={})  # fitted by now
+
+
+class Tasks:
+    """The tasks of a search or a wrapper, of which scikit-learn's callbacks are told, if there are any.
+
+    Fits that `fit` of the estimator starts are tasks, and callbacks such as a progress bar go down to them.
+    """
+
+    def __init__(self, estimator: Any, X: Array, y: Array, n_tasks: int | None) -> None:
+        self._data = {"estimator": estimator, "X": X, "y": y}
+        self._root: Any = None
+        if hasattr(estimator, "_skl_callbacks"):
+            self._root = estimator._init_callback_context(max_subtasks=n_tasks)
+            self._root.call_on_fit_task_begin(**self._data)
+
+    def count(self, n: int, name: str = "candidate on a fold") -> None:
+        """Tell that n tasks are done, which have no steps of their own."""
+        for _ in range(n if self._root else 0):
+            task = self._root.subcontext(task_name=name)
+            task.call_on_fit_task_begin(**self._data)
+            task.call_on_fit_task_end(**self._data)
+
+    def fit(self, name: str, model: Any, *args: Any, **options: Any) -> Any:
+        """Return the model after its fit, which is a task."""
+        if self._root is None:
+            return model.fit(*args, **options)
+        task = self._root.subcontext(task_name=name)
+        task.call_on_fit_task_begin(**self._data)
+        with task.propagate_callback_context(model) if hasattr(model, "set_callbacks") else nullcontext():
+            model.fit(*args, **options)
+        task.call_on_fit_task_end(**self._data)
+        return model
+
+    def end(self) -> None:
+        """Tell that the estimator is fitted."""
+        if self._root:
+            self._root.call_on_fit_task_end(**self._data, reconstruction_attributes={})
 
 
 def outcome(estimator: Any, run: Iterations) -> dict[str, Any]:

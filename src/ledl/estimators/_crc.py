@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ledl.arrays import Array, to_host
+from ledl.arrays import Array, as_array, to_host
 from ledl.coding import Ridge, RidgeCoder, Settings
 from ledl.dictionary import FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
+    CLASS_WEIGHT,
     DEVICE,
     N_JOBS,
     DictionaryClassifier,
     adopt,
+    check_class_totals,
+    check_weights,
     fit_context,
     fitted_attributes,
     rollback_on_error,
@@ -45,6 +49,11 @@ class CRCClassifier(DictionaryClassifier):
         \hat s_j X_j\|^2`. ``"regularized"`` takes the smallest :math:`\|y - \hat s_j X_j\| / \|\hat s_j\|`,
         which also takes into account how much the class contributes (CRC-RLS of the reference). It is better
         where classes are similar, such as faces under varying light.
+
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their samples. A dict has a number for each label, and 1
+        is for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
+        have.
 
     normalize : bool, default=True
         If True, samples are scaled to norm 1, in `fit` and after. With a kernel, k(x, y) is divided by
@@ -85,8 +94,8 @@ class CRCClassifier(DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (n_samples, n_features)
-        The atoms: the training samples, scaled, in their order. With ``kernel="hellinger"`` their square
-        roots. Other kernels have `dual_components_` instead.
+        The atoms: the training samples, scaled, in their order, times the roots of their weights. With
+        ``kernel="hellinger"`` their square roots. Other kernels have `dual_components_` instead.
 
     dual_components_ : ndarray of shape (n_samples, n_samples)
         The atoms as coefficients over the training samples. Only with kernels other than ``"linear"`` and
@@ -127,12 +136,17 @@ class CRCClassifier(DictionaryClassifier):
     True
     """
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    atom_classes_: np.ndarray
+
     # On scikit-learn's two-dimensional blobs no alpha reaches the accuracy that its checks ask for.
     _poor_score = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "rule": [StrOptions({"residual", "regularized"})],
+        "class_weight": CLASS_WEIGHT,
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "device": DEVICE,
@@ -143,10 +157,11 @@ class CRCClassifier(DictionaryClassifier):
         self,
         *,
         alpha: float = 2**-5,
-        rule: str = "residual",
+        rule: Literal["residual", "regularized"] = "residual",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -155,6 +170,7 @@ class CRCClassifier(DictionaryClassifier):
     ) -> None:
         self.alpha = alpha
         self.rule = rule
+        self.class_weight = class_weight
         self.normalize = normalize
         self.kernel = kernel
         self.gamma = gamma
@@ -166,7 +182,7 @@ class CRCClassifier(DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> CRCClassifier:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Keep the training samples as atoms, and factorise once for all new samples.
 
         Parameters
@@ -175,18 +191,28 @@ class CRCClassifier(DictionaryClassifier):
             Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
             Labels of the samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. An integer weight is the same as so many copies of the sample: the square of
+            its code is penalised less, by that factor. None means that all weigh 1.
 
         Returns
         -------
         self : CRCClassifier
         """
         samples, labels, classes = self._training_data(X, y)
-        space, coordinates = self._find_space(samples)
-        atoms, coder = to_host(coordinates), Ridge(self.alpha)
+        weights = check_weights(self, labels, classes, sample_weight)
+        check_class_totals(labels, classes, weights)
+        space, coordinates = self._find_space(samples, weights)
+        shown = to_host(coordinates)
+        if weights is not None:
+            # The best codes of m copies are equal, s / m each, and their squares add up to s^2 / m. That is the
+            # square of one code over the sample times the root of m.
+            coordinates = coordinates * as_array(weights**0.5, coordinates, coordinates.dtype)[:, None]
+        atoms, coder = shown if weights is None else to_host(coordinates), Ridge(self.alpha)
         with one_blas_thread():
             kept = {"ridge": (coder, RidgeCoder(coordinates, self.alpha))}
         dictionary = FittedDictionary(
-            space, atoms, self._features, coder, ResidualRule(), classes, labels, atoms, labels, kept
+            space, atoms, self._features, coder, ResidualRule(), classes, labels, shown, labels, kept
         )
         adopt(self, **fitted_attributes(dictionary))
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
@@ -164,6 +164,11 @@ class CSDLClassifier(DictionaryClassifier):
     # again.
     _poor_score = True
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    atom_classes_: np.ndarray
+    _no_weights = ": its solver has no form with weights"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "alpha": [Interval(Real, 0, None, closed="neither")],
@@ -187,7 +192,7 @@ class CSDLClassifier(DictionaryClassifier):
         tol: float = 0.0,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -215,7 +220,7 @@ class CSDLClassifier(DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> CSDLClassifier:
+    def fit(self, X: Array, y: Array) -> Self:
         """Learn atoms for each class.
 
         Parameters

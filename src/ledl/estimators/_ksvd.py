@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -20,6 +20,7 @@ from ledl.estimators._base import (
     DEVICE,
     N_JOBS,
     CallbackSupportMixin,
+    DocumentedMixin,
     adopt,
     check_not_zero,
     check_samples,
@@ -39,7 +40,9 @@ from ledl.solvers.start import default_n_atoms, sample_start
 from ledl.subspace import FeatureMap, Subspace, find_subspace, scaled, squared_norms
 
 
-class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KSVD(
+    DocumentedMixin, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Dictionary learning by K-SVD.
 
     Learns atoms D of norm 1 over which samples have codes with at most T non-zeros,
@@ -127,6 +130,9 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """
 
     _dictionary: FittedDictionary
+    components_: np.ndarray
+    _no_weights = ": its solver has no form with weights"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
@@ -162,7 +168,7 @@ class KSVD(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Any = None) -> KSVD:
+    def fit(self, X: Array, y: Any = None) -> Self:
         """Learn atoms from samples.
 
         Parameters

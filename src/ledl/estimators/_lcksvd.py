@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, Options, StrOptions
@@ -59,6 +59,10 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
     max_iter: int
     tol: float
     random_state: int | np.random.RandomState | None
+    components_: np.ndarray
+    label_components_: np.ndarray
+    atom_classes_: np.ndarray
+    _no_weights = ": its solver has no form with weights"
 
     def _label_scale(self, atom_labels: Array, n_classes: int) -> Array:
         """Return the weight of each class's column of the labels, (c,): see `ledl.solvers.lcksvd`."""
@@ -67,7 +71,7 @@ class LabelKSVD(CallbackSupportMixin, DictionaryClassifier):
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> LabelKSVD:
+    def fit(self, X: Array, y: Array) -> Self:
         """Learn atoms and classifier from labelled samples.
 
         Parameters

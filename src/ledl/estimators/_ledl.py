@@ -6,7 +6,7 @@ import os
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -29,15 +29,18 @@ from ledl.arrays import (
 from ledl.coding import Lasso, Ridge, Settings
 from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators._base import (
+    CLASS_WEIGHT,
     DEVICE,
     N_JOBS,
     SINGLE_THREAD_ATOMS,
     CallbackSupportMixin,
     DictionaryClassifier,
     adopt,
+    check_class_totals,
     check_labelled,
     check_not_zero,
     check_precision,
+    check_weights,
     device_of,
     draw_generator,
     fit_context,
@@ -72,6 +75,7 @@ from ledl.samples import (
 from ledl.solvers.iteration import Record, Status
 from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, expand_code_transform, solve
 from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
+from ledl.solvers.stream import whole
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 
 # Number of samples of a block on a device, and number of arrays as large as their codes or targets in a step.
@@ -109,8 +113,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     Parameters
     ----------
     n_components : int, default=None
-        Number K of atoms, shared out among the classes in proportion to their samples. None means twice the
-        number of training samples, but at most max(2000, n_classes), or as many as `init` has.
+        Number K of atoms, shared out among the classes in proportion to their samples, or to the weights of
+        these. None means twice the number of training samples, whatever they weigh, but at most
+        max(2000, n_classes), or as many as `init` has.
 
     label_weight : float, default=4.0
         Weight :math:`\lambda` of the label term. The larger it is, the more labels shape the codes. With zero,
@@ -159,6 +164,11 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         numbers, as in the paper. Arrays have the shapes (K, n_features), (K, n_classes) and (K, K). With a
         kernel other than ``"linear"`` and ``"hellinger"`` there is no ``"random"``, and the first array has
         the shape (K, n_samples).
+
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their samples. A dict has a number for each label, and 1
+        is for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
+        have.
 
     normalize : bool, default=True
         If True, samples are scaled to norm 1, in `fit` and after. The default weights are for samples of norm
@@ -301,6 +311,15 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     True
     """
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    label_components_: np.ndarray
+    atom_classes_: np.ndarray
+    n_iter_: int
+    stopped_by_: str
+    history_: dict[str, np.ndarray]
+    training_codes_: np.ndarray
+
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
 
@@ -318,6 +337,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"class", "random"}), tuple, list],
+        "class_weight": CLASS_WEIGHT,
         "normalize": ["boolean"],
         **KERNEL_CONSTRAINTS,
         "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
@@ -338,7 +358,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         label_weight: float = 4.0,
         code_weight: float = 2**-11,
         alpha: float = 2**-6,
-        rule: str = "classifier",
+        rule: Literal["classifier", "residual", "regularized"] = "classifier",
         ridge_alpha: float = 2**-5,
         rho: float = 1.0,
         dual_step: float = 0.5,
@@ -346,10 +366,11 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         dual_step_min: float = 1e-4,
         max_iter: int = 100,
         tol: float = 1e-3,
-        init: str | tuple[Array, Array, Array] = "class",
+        init: Literal["class", "random"] | tuple[Array, Array, Array] = "class",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -359,7 +380,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         batch_size: int | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         device: str | None = None,
-        precision: str = "full",
+        precision: Literal["full", "tf32"] = "full",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -376,6 +397,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.init = init
+        self.class_weight = class_weight
         self.normalize = normalize
         self.kernel = kernel
         self.gamma = gamma
@@ -395,7 +417,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> LEDLClassifier:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn atoms, classifier and transform from labelled samples.
 
         Parameters
@@ -404,6 +426,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             Training samples. With ``kernel="precomputed"`` the kernel between all of them.
         y : array-like of shape (n_samples,)
             Labels of the samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, of any size. An integer weight is the same as so many copies of the sample,
+            if `n_components` and the start are the same. (The default number of atoms counts rows, not weights.
+            ``init="class"`` starts at any sample whose weight is not zero.) None means that all weigh 1.
 
         Returns
         -------
@@ -413,7 +439,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             check_place(self.checkpoint)
         device = device_of(X, self.device)
         with seceded() if is_dask(X) else nullcontext():
-            training = prepare_training(self, X, y)
+            training = prepare_training(self, X, y, sample_weight)
             blocks, start = training.blocks(device, self.batch_size, n_threads(self.n_jobs))
             checkpoint = (
                 None if self.checkpoint is None else Checkpoint(self.checkpoint, self._identity(training))
@@ -470,7 +496,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def partial_fit(self, X: Array, y: Array, classes: Array | None = None) -> LEDLClassifier:
+    def partial_fit(
+        self, X: Array, y: Array, classes: Array | None = None, sample_weight: Array | None = None
+    ) -> Self:
         """Learn from one more batch of a stream. No sample is kept.
 
         Each batch takes ten code steps and one sweep over the atoms, whatever `max_iter` and `tol` say. Sums
@@ -492,6 +520,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             Labels of the samples.
         classes : array-like of shape (n_classes,), default=None
             All labels that may come. They are needed in the first call, and may be left out later.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, as in `fit`. ``class_weight="balanced"`` is for `fit` only.
 
         Returns
         -------
@@ -515,14 +545,14 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         True
         """
         self._validate_params()  # scikit-learn checks them in the first call only
-        adopt(self, **learn_batch(self, X, y, classes))
+        adopt(self, **learn_batch(self, X, y, classes, sample_weight))
         return self
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
         return coder_and_rule(self, self.label_components_)
 
     @property
-    def code_components_(self) -> Array:
+    def code_components_(self) -> np.ndarray:
         """The label-consistency transform A, (K, K)."""
         check_is_fitted(self)
         return expand_code_transform(self._code_atoms, self._dictionary.atom_labels)
@@ -538,7 +568,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             "n_samples": samples.shape[0],
             "n_columns": samples.shape[1],
             "type": str(samples.dtype).removeprefix("torch."),
-            "labels": joblib.hash((training.classes, training.labels)),
+            "labels": joblib.hash((training.classes, training.labels, training.weights)),
         }
 
 
@@ -551,29 +581,31 @@ class Training(NamedTuple):
     classes: Array
     atom_labels: Array  # (K,)
     start: Atoms
+    weights: Array | None = None  # (n,)
 
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """Return the samples in blocks, and the start on the same device.
 
         Samples that the device cannot hold stay on the host, and are streamed.
         """
-        X, labels = self.coordinates, self.labels
+        X, labels, weights = self.coordinates, self.labels, self.weights
         if isinstance(X, StoredRows):
-            return X.blocks(labels, len(self.atom_labels), batch_size, threads), self.start
+            return X.blocks(labels, len(self.atom_labels), batch_size, threads, weights), self.start
         if device is None:
-            return InMemoryBlocks(X, labels, batch_size, threads), self.start
+            return InMemoryBlocks(X, labels, batch_size, threads, weights), self.start
         start = self.start._replace(M=place(self.start.M, device))
         (n, r), (K, q) = X.shape, start.M.shape
         free = free_memory(start.M) // start.M.itemsize
         at_work, sizes = WORK_ARRAYS * (K + q), r + 2 * K
         block = min(n, batch_size or DEVICE_BLOCK)
         if is_torch(X) and n * 2 * K + block * at_work + 4 * K * (K + q) < free:
-            return InMemoryBlocks(X, place(labels, device), block), start
+            weights = None if weights is None else place(weights, device)
+            return InMemoryBlocks(X, place(labels, device), block, weights=weights), start
         size = min(block, max(1, (free // 2) // (IN_FLIGHT * sizes + at_work)))
-        return StreamedBlocks(to_host(X), labels, size, device), start
+        return StreamedBlocks(to_host(X), labels, size, device, weights), start
 
 
-def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
+def prepare_training(model: LEDLClassifier, X: Array, y: Array, sample_weight: Array | None = None) -> Training:
     """Return what training needs whatever the weights are: checked samples, their space, and a start."""
     device = device_of(X, model.device)
     check_precision(model.precision, device)
@@ -612,18 +644,28 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array) -> Training:
     else:
         samples, labels, classes = model._training_data(X, y)
     n, c = len(labels), len(classes)
+    sample_weight = np.asarray(sample_weight) if is_dask(sample_weight) else sample_weight
+    weights = check_weights(model, labels, classes, sample_weight)
+    check_class_totals(labels, classes, weights)
     default = default_n_atoms(n, c) if isinstance(model.init, str) else n_given_atoms(model.init)
-    atom_labels = share_out_atoms(labels, model.n_components, default)
+    atom_labels = share_out_atoms(labels, model.n_components, default, weights)
     K = len(atom_labels)
     n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))
     check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
-    space, coordinates = (IdentitySubspace(), samples) if is_stored else model._find_space(samples)
-    start = first_atoms(model, coordinates, labels, space, atom_labels)
-    return Training(space, coordinates, labels, classes, atom_labels, start)
+    space, coordinates = (IdentitySubspace(), samples) if is_stored else model._find_space(samples, weights)
+    start = first_atoms(model, coordinates, labels, space, atom_labels, weights)
+    if weights is not None:
+        weights = weights.astype(coordinates.dtype if is_stored else to_host(coordinates[:0]).dtype)
+    return Training(space, coordinates, labels, classes, atom_labels, start, weights)
 
 
 def first_atoms(
-    model: LEDLClassifier, X: Array | StoredRows, labels: Array, space: Subspace, atom_labels: Array
+    model: LEDLClassifier,
+    X: Array | StoredRows,
+    labels: Array,
+    space: Subspace,
+    atom_labels: Array,
+    weights: Array | None,
 ) -> Atoms:
     """Return the atoms to start from, in the coordinates of `space` and on the device of X."""
     rng = draw_generator(model.random_state)
@@ -641,6 +683,7 @@ def first_atoms(
     else:
         # Atoms start at samples of their class that are not zero. A class of zero samples takes any class.
         usable = X.usable if isinstance(X, StoredRows) else to_host(namespace(X).any(X != 0, axis=1))
+        usable = usable if weights is None else usable & (weights > 0)
         by_class = [np.flatnonzero(usable & (labels == j)) for j in range(labels.max() + 1)]
         candidates = [own if own.size else np.flatnonzero(usable) for own in by_class]
         stored = isinstance(X, StoredRows)
@@ -661,7 +704,8 @@ def read_atoms(
     dictionary = FittedDictionary(
         training.space, B, model._features, coder, rule, training.classes, training.atom_labels
     )
-    learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": len(training.labels)}
+    n = len(training.labels) if training.weights is None else whole(training.weights.sum())
+    learnt = {"label_components_": W, "_code_atoms": A, "_n_samples": n}
     return dictionary, learnt
 
 

@@ -17,6 +17,7 @@ from ledl.estimators._base import (
     check_labelled,
     check_not_zero,
     check_precision,
+    check_weights,
     device_of,
     fitted_attributes,
     share_out_atoms,
@@ -31,7 +32,9 @@ from ledl.solvers.stream import Stream, learn, new_stream, start_atoms
 from ledl.subspace import IdentitySubspace, KernelSpace, squared_norms
 
 
-def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[str, Any]:
+def learn_batch(
+    model: Any, X: Array, y: Array, classes: Array | None, sample_weight: Array | None
+) -> dict[str, Any]:
     """Return the fitted attributes of an `LEDLClassifier` after one more batch of samples."""
     is_new = not hasattr(model, "_dictionary")
     check_streams(model, is_new)
@@ -46,6 +49,7 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
             "call. Leave such samples out, or start again with a clone of the model and all labels as classes."
         )
     labels = np.array([number[label] for label in y.tolist()])
+    weights = check_weights(model, labels, known, sample_weight)
     features = model._features if is_new else model._dictionary.features
     if not features.unit_norm:
         squared_norms(features(X), "X")  # raises if squares overflow or underflow
@@ -71,13 +75,16 @@ def learn_batch(model: Any, X: Array, y: Array, classes: Array | None) -> dict[s
         seed = check_random_state(model.random_state).randint(np.iinfo(np.int32).max)
         n_before = 0 if is_new else model._n_samples
         stream = new_stream(K, q, c, int(seed), n_before)
-    threads = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
-    with threads, float32_products(model.precision, device):
+    blas = one_blas_thread() if K <= SINGLE_THREAD_ATOMS else nullcontext()
+    with blas, float32_products(model.precision, device):
         # Mapped first: tiny or huge numbers of one type may underflow or overflow in another.
         samples = namespace(atoms.M).astype(features(X), atoms.M.dtype, copy=False)
         usable = to_host(namespace(samples).any(samples != 0, axis=1))
+        if weights is not None:
+            usable, weights = usable & (weights > 0), as_array(weights, samples, samples.dtype)
         candidates = [np.flatnonzero(usable & (labels == j)) for j in range(c)]
-        blocks = InMemoryBlocks(samples, as_array(labels, samples), model.batch_size, n_threads(model.n_jobs))
+        threads = n_threads(model.n_jobs)
+        blocks = InMemoryBlocks(samples, as_array(labels, samples), model.batch_size, threads, weights)
         atoms = start_atoms(stream, atoms, blocks, candidates, atom_labels)
         stream, atoms, n_nonzero = learn(
             stream,
@@ -110,6 +117,11 @@ def check_streams(model: Any, is_new: bool) -> None:
             "of other kernels are made of all training samples, which a stream does not keep. Use fit, or a "
             "clone of the model with kernel='linear' on features that approximate the kernel "
             "(sklearn.kernel_approximation)."
+        )
+    if model.class_weight == "balanced":
+        raise ValueError(
+            "class_weight='balanced' needs the number of samples of each class, which a stream does not know. "
+            "Give weights by label, as class_weight={label: weight, ...}, or sample_weight."
         )
     if model.keep_codes:
         raise ValueError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ledl.arrays import Array, to_host
@@ -125,6 +126,11 @@ class SRCClassifier(DictionaryClassifier):
     True
     """
 
+    components_: np.ndarray
+    dual_components_: np.ndarray
+    atom_classes_: np.ndarray
+    _no_weights = ": sparse codes over samples stay the same if a sample is repeated, so weights cannot act"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "normalize": ["boolean"],
@@ -140,7 +146,7 @@ class SRCClassifier(DictionaryClassifier):
         alpha: float = 2**-9,
         normalize: bool = True,
         kernel: Kernel = "linear",
-        gamma: float | str | None = "scale",
+        gamma: float | Literal["scale"] | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -161,7 +167,7 @@ class SRCClassifier(DictionaryClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     @rollback_on_error
-    def fit(self, X: Array, y: Array) -> SRCClassifier:
+    def fit(self, X: Array, y: Array) -> Self:
         """Keep the training samples as atoms.
 
         Parameters

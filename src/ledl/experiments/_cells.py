@@ -7,12 +7,14 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import distributions
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 import ledl
@@ -29,7 +32,7 @@ from ledl.arrays import Array, row_factorization
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
-from ledl.methods import METHODS, SEMI_SUPERVISED, SUPERVISED, Settings
+from ledl.methods import DATASET_TITLES, METHODS, SEMI_SUPERVISED, SUPERVISED, Method, Settings, own_method
 from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
 from ledl.semi_supervised import METHODS as WAYS
 from ledl.semi_supervised import SemiSupervisedClassifier
@@ -48,9 +51,47 @@ WEIGHT_VALUES = {
 SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
 SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
 
+NAMES_IN_FILES = (("X", "y"), ("data", "target"), ("features", "labels"))  # samples and labels
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
-load_dataset = cache(load)  # read once in every process
 LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
+
+
+@cache
+def load_dataset(name: str) -> Bunch:
+    """Return a dataset, or a user's samples from a file; it is read once in every process."""
+    return read_samples(Path(name)) if name.endswith(".npz") else load(name)
+
+
+def read_samples(path: Path) -> Bunch:
+    """Return samples and labels in a NumPy file: arrays X and y, or data and target, or features and labels."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}). Write it with numpy.savez(path, X=samples, y=labels)."
+        ) from error
+    pair = next((pair for pair in NAMES_IN_FILES if set(pair) <= arrays.keys()), None)
+    if pair is None:
+        raise ValueError(
+            f"{path} has the arrays {', '.join(arrays) or 'none'}, but samples X and labels y are needed. "
+            "Write it with numpy.savez(path, X=samples, y=labels)."
+        )
+    data, labels = arrays[pair[0]], arrays[pair[1]]
+    if data.ndim < 2 or labels.shape != data.shape[:1] or data.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{path} has {pair[0]} of shape {data.shape} and type {data.dtype}, and {pair[1]} of shape "
+            f"{labels.shape}. Give a row of numbers for each sample, and a label for each."
+        )
+    data = data.reshape(len(data), -1)
+    data = data if data.dtype in (np.float32, np.float64) else data.astype(np.float32)
+    if not np.isfinite(data).all():
+        raise ValueError(f"{path} has NaN or infinite values in {pair[0]}. Remove or replace them.")
+    names, target = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"{path} has one class only, {names.tolist()}. Add samples of another class.")
+    about = f"{len(data)} samples of {len(names)} classes from the file {path.name}."
+    return Bunch(data=data, target=target, target_names=[str(name) for name in names], DESCR=about)
 
 
 @cache
@@ -93,21 +134,28 @@ class Cell:
     n_per_class: int = 5
     settings: tuple[tuple[str, Any], ...] | None = None
     unlabelled: str = "all"
+    own: Method | None = field(default=None, compare=False, repr=False)  # if `METHODS` does not have it
+
+    @property
+    def how(self) -> Method:
+        """The method."""
+        return self.own or METHODS[self.method]
 
     @property
     def known_settings(self) -> Settings | None:
         """The settings, or None if they must be chosen."""
-        method = METHODS[self.method]
+        method = self.how
         if self.settings is not None:
             return dict(self.settings)
         if method.fixed is not None:
             return method.fixed[self.dataset]
-        return {} if self.select == "defaults" or method.chooses_for else None
+        nothing_to_choose = method.estimator is not None and not method.grid
+        return {} if self.select == "defaults" or method.chooses_for or nothing_to_choose else None
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that decides the result."""
-        method, settings = METHODS[self.method], self.known_settings
+        method, settings = self.how, self.known_settings
         if settings is None or method.chooses_for:
             settings = {
                 "grid": method.grid_for(self.select),
@@ -116,9 +164,10 @@ class Cell:
                 "in_span": method.isotropic,
             }
         unlabelled = {"unlabelled": self.unlabelled} if method.unlabelled else {}
+        unlabelled |= {"source": method.source} if self.own else {}
         return {
             "ledl": ledl.__version__,
-            "dataset": self.dataset,
+            "dataset": self.dataset if self.dataset in DATASET_TITLES else Path(self.dataset).stem,
             "data": dataset_digest(self.dataset),
             "method": self.method,
             "parameters": method.make(seed=self.seed).get_params(),
@@ -135,10 +184,13 @@ class Plan:
 
     Parameters
     ----------
-    datasets : tuple of str, default=("digits",)
-        Names of datasets of `ledl.datasets.load`.
-    methods : tuple of str
-        Names in `METHODS`. By default all that learn from labelled samples alone.
+    datasets : sequence of str, default=("digits",)
+        Names of datasets of `ledl.datasets.load`, or paths of your own ``.npz`` files with arrays X and y.
+    methods : sequence of str, estimators or tuples (str, estimator)
+        Names in `METHODS`, by default all that learn from labelled samples alone; and your own: any classifier
+        with scikit-learn's interface, with or without a name for tables, or the ``"module:name"`` of one. A
+        `sklearn.model_selection.GridSearchCV` stands for its estimator and its grid, which is searched with
+        the folds of the comparison. Attribute `methods` has their names.
     select : {"cv", "wide", "defaults"}, default="cv"
         How settings are found: by cross-validation in the training samples, by the same in wider grids, or
         not at all.
@@ -146,19 +198,62 @@ class Plan:
         Number of training samples of each class.
     n_splits : int, default=8
         Number of random splits. Their seeds are 0, 1, ...
+    own : sequence of Method, default=()
+        Methods that `METHODS` does not have. `methods` fills it.
 
     Examples
     --------
     >>> from ledl.experiments import Plan
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.svm import SVC
     >>> len(Plan(methods=("src", "ledl"), n_splits=3).cells())
     6
+    >>> Plan(methods=["ledl", ("mine", GridSearchCV(SVC(), {"C": [1, 100]}))]).methods
+    ('ledl', 'mine')
     """
 
-    datasets: tuple[str, ...] = ("digits",)
-    methods: tuple[str, ...] = SUPERVISED
+    datasets: Sequence[str] = ("digits",)
+    methods: Sequence[Any] = SUPERVISED
     select: str = "cv"
     n_per_class: int = 5
     n_splits: int = 8
+    own: Sequence[Method] = ()
+
+    def __post_init__(self) -> None:
+        own, names = {method.name: method for method in self.own}, []
+        for given in [self.methods] if isinstance(self.methods, str) else self.methods:
+            if isinstance(given, str) and (given in METHODS or given in own or ":" not in given):
+                names.append(given)  # `reproduce` says if there is no such method
+                continue
+            method = given if isinstance(given, Method) else own_method(given)
+            if method.name in METHODS or own.setdefault(method.name, method) is not method:
+                raise ValueError(
+                    f"There is another method with the name {method.name!r}. Give yours a name, as a tuple "
+                    "(name, estimator)."
+                )
+            if method.title in {one.title for one in (*METHODS.values(), *own.values()) if one is not method}:
+                own[method.name] = replace(method, title=method.name)  # rows of tables are known by it
+            names.append(method.name)
+        datasets = [self.datasets] if isinstance(self.datasets, str) else self.datasets
+        object.__setattr__(self, "methods", tuple(names))
+        object.__setattr__(self, "own", tuple(own.values()))
+        object.__setattr__(
+            self, "datasets", tuple(str(Path(d).resolve()) if d.endswith(".npz") else d for d in datasets)
+        )
+
+    def find(self, method: str) -> Method:
+        """Return a method of the plan.
+
+        Parameters
+        ----------
+        method : str
+            Its name.
+
+        Returns
+        -------
+        Method
+        """
+        return next((one for one in self.own if one.name == method), None) or METHODS[method]
 
     def cells(self) -> list[Cell]:
         """Return the cells of the table, split by split: the first split shows what the others cost.
@@ -169,11 +264,12 @@ class Plan:
             Cells of all methods, datasets and splits.
         """
         return [
-            Cell(dataset, method, seed, self.select, self.n_per_class)
+            Cell(dataset, method, seed, self.select, self.n_per_class, own=own)
             for seed in range(self.n_splits)
             for dataset in self.datasets
             for method in self.methods
-            if METHODS[method].covers(dataset)
+            if (own := next((one for one in self.own if one.name == method), None))
+            or METHODS[method].covers(dataset)
         ]
 
     def new_sample_cells(self) -> list[Cell]:
@@ -184,12 +280,12 @@ class Plan:
         list of Cell
             Cells of all semi-supervised methods, datasets and splits.
         """
-        return [replace(cell, unlabelled="half") for cell in self.cells() if METHODS[cell.method].unlabelled]
+        return [replace(cell, unlabelled="half") for cell in self.cells() if cell.how.unlabelled]
 
     @property
     def is_semi(self) -> bool:
         """Whether some method learns from samples without labels."""
-        return any(METHODS[method].unlabelled for method in self.methods)
+        return any(self.find(method).unlabelled for method in self.methods)
 
     @property
     def studied(self) -> list[str]:
@@ -310,7 +406,7 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     would not speed up.
     """
     X, y = load_dataset(cell.dataset).data, load_dataset(cell.dataset).target
-    method = METHODS[cell.method]
+    method = cell.how
     train, test = split(cell.dataset, cell.n_per_class, cell.seed)
     unlabelled = test
     if method.unlabelled and cell.unlabelled == "half":
@@ -318,7 +414,8 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     more: dict[str, float] = {}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _warm_up(cell.method, device)
+        if cell.own is None:
+            _warm_up(cell.method, device)
         settings = cell.known_settings
         if settings is None and not method.unlabelled:
             started = time.perf_counter()
@@ -327,16 +424,16 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
                 # Coordinates in the span of the training samples have the same inner products, and so the same
                 # scores, with fewer features.
                 seen = row_factorization(seen.astype(np.float64))[0].astype(X.dtype)
-            model, grid = _make(cell.method, None, cell.seed, device), dict(method.grid_for(cell.select))
+            model, grid = _make(method, None, cell.seed, device), method.grid_for(cell.select)
             cv = folds(y[train], cell.n_per_class, cell.seed)
-            if isinstance(model, BATCHED):
+            if type(model) in BATCHED:
                 search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y[train])
             else:
                 search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y[train])
             more["select_seconds"] = time.perf_counter() - started
             settings, more["cv_accuracy"] = search.best_params_, float(search.best_score_)
         caught.clear()  # of settings that were not chosen
-        model = _make(cell.method, settings, cell.seed, device)
+        model = _make(method, settings, cell.seed, device)
         given = np.sort(np.concatenate([train, unlabelled])) if method.unlabelled else train
         started = time.perf_counter()
         model.fit(X[given], np.where(np.isin(given, train), y[given], -1))
@@ -345,9 +442,10 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         if method.unlabelled and cell.unlabelled == "all":
             predicted = model.transduction_[np.searchsorted(given, test)]
         else:
-            predicted = model.predict(X[test])
+            predicted = np.asarray(model.predict(X[test])).astype(y.dtype)
         predict_seconds = time.perf_counter() - started
-        if settings and "transform_tol" in settings:  # compare the labels with those at the default gap
+        if cell.own is None and settings and "transform_tol" in settings:
+            # Compare the labels with those at the default gap.
             few = np.unique(np.linspace(0, len(test) - 1, COMPARED_SAMPLES).astype(int))
             model.set_params(transform_tol=type(model)().transform_tol)
             more["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
@@ -368,7 +466,7 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         "accuracy": float(np.mean(predicted == y[test])),
         "n_test": len(test),
         "n_shared": n_shared_samples(X, train, test),
-        "settings": dict(settings or {}),
+        "settings": as_json(dict(settings or {})),
         **more,
         "fit_seconds": fit_seconds,
         "predict_seconds": predict_seconds,
@@ -379,21 +477,21 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     }
 
 
-def _make(method: str, settings: Settings | None, seed: int, device: str | None) -> Any:
-    model = METHODS[method].make(settings, seed)
-    if METHODS[method].unlabelled and not METHODS[method].chooses_for:
-        return HiddenLabelSearch(model, METHODS[method].grid if settings is None else {}, seed)
+def _make(method: Method, settings: Settings | None, seed: int, device: str | None) -> Any:
+    model = method.make(settings, seed)
+    if method.unlabelled and not method.chooses_for:
+        return HiddenLabelSearch(model, method.grid if settings is None else {}, seed)
     has_device = isinstance(model, (*BATCHED, LEDLClassifierCV, SemiSupervisedClassifier))
     return model.set_params(device=device) if has_device else model
 
 
 @cache
 def _warm_up(method: str, device: str | None) -> None:
-    """Fit a small problem once in each process, so that no compilation is timed."""
+    """Fit a small problem of one of our methods once in each process, so that no compilation is timed."""
     digits = load_dataset("digits")
     labels = digits.target[:60].copy()
     labels[40:] = -1 if METHODS[method].unlabelled else labels[40:]
-    model = _make(method, {}, 0, device).fit(digits.data[:60], labels)
+    model = _make(METHODS[method], {}, 0, device).fit(digits.data[:60], labels)
     model.predict(digits.data[60:120])
 
 
@@ -486,12 +584,18 @@ class Store:
 
     def _path(self, identity: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(as_json(identity), sort_keys=True).encode()).hexdigest()
-        return self.folder / "cells" / f"{identity['dataset']}-{identity['method']}" / f"{digest[:32]}.json"
+        kind = re.sub(r"[^\w.-]+", "-", f"{identity['dataset']}-{identity['method']}")
+        return self.folder / "cells" / kind / f"{digest[:32]}.json"
 
 
-def as_json(identity: Mapping[str, Any]) -> Any:
-    """Return the identity as it is read back from JSON: tuples as lists, other objects as their `repr`."""
-    return json.loads(json.dumps(identity, default=repr))
+def as_json(identity: Any) -> Any:
+    """Return the identity, or a part of one, as JSON gives it back: tuples as lists, other objects as text."""
+    return json.loads(json.dumps(identity, default=_as_text))
+
+
+def _as_text(value: Any) -> str:
+    """Return the name of a function or class, whose `repr` may have an address, and the `repr` of others."""
+    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
 
 
 def is_result(result: Any) -> bool:
@@ -518,8 +622,17 @@ def is_result(result: Any) -> bool:
 def fits(result: Mapping[str, Any], cell: Cell) -> bool:
     """Return whether a result can be of this cell: its settings, and its accuracy by the true labels."""
     _, test = split(cell.dataset, cell.n_per_class, cell.seed)
-    method, settings = METHODS[cell.method], result["settings"]
-    if method.unlabelled:
+    method, settings = cell.how, result["settings"]
+    if cell.own is not None:
+        tables = [method.grid] if isinstance(method.grid, Mapping) else method.grid
+        choices = [{name: as_json(list(table[name])) for name in table} for table in tables]
+        known = cell.known_settings
+        if settings != known and not any(
+            settings.keys() == choice.keys() and all(settings[name] in choice[name] for name in choice)
+            for choice in choices
+        ):
+            return False
+    elif method.unlabelled:
         if cell.unlabelled == "half":
             _, test = halves(test, cell.seed)
         grid = {"method": WAYS} if cell.method == "ledl-semi" else method.grid_for(cell.select)

@@ -24,12 +24,29 @@ from ledl.experiments._cells import (
     load_dataset,
     split,
 )
-from ledl.experiments._tables import BEST, CAVEATS, ITERATIONS, TO_THE_END, WITHIN_NOISE, Results, Table
+from ledl.experiments._tables import (
+    BEST,
+    CAVEATS,
+    ITERATIONS,
+    TO_THE_END,
+    WITHIN_NOISE,
+    Results,
+    Table,
+    interval_halves,
+)
 from ledl.files import write_atomically
-from ledl.methods import DATASET_TITLES, METHODS
+from ledl.methods import METHODS, title_of
 from ledl.model_selection import HELD_OUT_SAMPLES, N_FOLDS
 from ledl.pages import render
-from ledl.plots import AccuracyDisplay, AtomsDisplay, CodesDisplay, ConvergenceDisplay, ExamplesDisplay
+from ledl.plots import (
+    OTHER,
+    OWN,
+    AccuracyDisplay,
+    AtomsDisplay,
+    CodesDisplay,
+    ConvergenceDisplay,
+    ExamplesDisplay,
+)
 
 MAX_CLASSES = 20  # shown in confusion matrices of datasets with more than 25 classes
 CONFUSED = ("digits", "yaleb", "ucmerced", "caltech101_pyramid")
@@ -55,27 +72,28 @@ def draw(results: Results, folder: Path) -> Iterator[Picture]:
     """Draw and save the figures that this run has results for; yield them one by one."""
     folder.mkdir(parents=True, exist_ok=True)
     plan, runs = results.plan, results.runs
+    yield _draw_accuracies(results, folder)
     with_images = [dataset for dataset in plan.datasets if "images" in load_dataset(dataset)]
     if with_images:
         figure = _figure(8, 0.2 + 1.15 * len(with_images))
         axes = figure.subplots(len(with_images), squeeze=False)[:, 0]
         for ax, dataset in zip(axes, with_images, strict=True):
             ExamplesDisplay.from_dataset(load_dataset(dataset), ax=ax)
-            ax.set_title(DATASET_TITLES[dataset], fontsize=9, loc="left")
+            ax.set_title(title_of(dataset), fontsize=9, loc="left")
         yield _save(
             figure,
             folder / "examples.png",
             "Example images",
             "The first image of each of the first classes."
             + " The other datasets have features in place of images." * (len(with_images) < len(plan.datasets)),
-            f"Images of the first classes of {', '.join(DATASET_TITLES[d] for d in with_images)}.",
+            f"Images of the first classes of {', '.join(title_of(d) for d in with_images)}.",
         )
     if plan.studied and all((dataset, "ledl") in runs for dataset in plan.studied):
         figure, axes = _grid(len(plan.studied), 3.4)
         models = {d: results.fit_again(d, "ledl", **TO_THE_END) for d in plan.studied}
         for ax, (dataset, model) in zip(axes, models.items(), strict=True):
-            ConvergenceDisplay.from_estimator(model, ax=ax, name=DATASET_TITLES[dataset])
-        curves = {DATASET_TITLES[d]: model.history_["augmented_objective"] for d, model in models.items()}
+            ConvergenceDisplay.from_estimator(model, ax=ax, name=title_of(dataset))
+        curves = {title_of(d): model.history_["augmented_objective"] for d, model in models.items()}
         ends = "; ".join(f"{title} from {curve[0]:.3g} to {curve[-1]:.3g}" for title, curve in curves.items())
         yield _save(
             figure,
@@ -111,8 +129,42 @@ def _grid(n: int, height: float) -> tuple[Any, list[Any]]:
 
 
 def _save(figure: Any, path: Path, title: str, caption: str, alt: str) -> Picture:
-    write_atomically(path, partial(figure.savefig, dpi=140, bbox_inches="tight", format="png"))
+    """Save a figure as PNG, and for papers as PDF and SVG, without the time of day in the files."""
+    undated = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    for kind, metadata in undated.items():
+        how = {"dpi": 140, "bbox_inches": "tight", "format": kind, "metadata": metadata}
+        write_atomically(path.with_suffix(f".{kind}"), partial(figure.savefig, **how))
     return Picture(title, caption, alt, path)
+
+
+def _draw_accuracies(results: Results, folder: Path) -> Picture:
+    """Draw the main table: the mean of each method on each dataset, with its interval over the splits."""
+    plan, values = results.plan, results.accuracies
+    figure, axes = _grid(len(plan.datasets), 0.9 + 0.28 * len(plan.methods))
+    texts = []
+    for ax, dataset in zip(axes, plan.datasets, strict=True):
+        methods = [m for m in reversed(plan.methods) if (dataset, m) in results.runs]
+        means = np.array([values[dataset, m].mean() for m in methods])
+        halves = interval_halves(values[[(dataset, m) for m in methods]].to_numpy())
+        places = np.arange(len(methods))
+        best = means.max(initial=0)
+        ax.errorbar(means, places, xerr=halves, fmt="o", markersize=4, capsize=3, color=OTHER, linewidth=1.2)
+        ax.plot(means[means == best], places[means == best], "o", markersize=6, color=OWN)
+        ax.set_yticks(places, labels=[plan.find(m).title for m in methods], fontsize=7)
+        ax.set(xlabel="accuracy, %", title=title_of(dataset))
+        ax.grid(alpha=0.25, axis="x")
+        found = ", ".join(
+            f"{plan.find(m).title} {x:.1f}" for m, x in zip(methods[::-1], means[::-1], strict=True)
+        )
+        texts.append(f"{title_of(dataset)}: {found}")
+    bars = f"bars: 95 % intervals of the mean over {plan.n_splits} splits (Student's)"
+    return _save(
+        figure,
+        folder / "accuracy.png",
+        "Accuracies",
+        f"The main table. Points: means, the highest in orange{'; ' + bars if plan.n_splits > 1 else ''}.",
+        f"Mean accuracies in %. {'; '.join(texts)}.",
+    )
 
 
 def _draw_confusion(results: Results, dataset: str, folder: Path) -> Picture:
@@ -134,7 +186,7 @@ def _draw_confusion(results: Results, dataset: str, folder: Path) -> Picture:
     return _save(
         figure,
         folder / f"confusion_{dataset}.png",
-        f"Confusion matrices, {DATASET_TITLES[dataset]}",
+        f"Confusion matrices, {title_of(dataset)}",
         "Percentage of the test samples of a class (row), over all splits."
         + (few if n_shown < len(names) else ""),
         f"Two confusion matrices side by side; means of the diagonals: {', '.join(diagonals)}.",
@@ -160,7 +212,7 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
     plan, n = results.plan, min(results.plan.n_splits, STUDY_SPLITS)
     splits = "one split" if n == 1 else f"mean and standard deviation over the first {n} splits"
     by_weight = {
-        weight: _curves(results, {DATASET_TITLES[d]: plan.weight_cells(d, weight) for d in plan.studied})
+        weight: _curves(results, {title_of(d): plan.weight_cells(d, weight) for d in plan.studied})
         for weight in WEIGHT_VALUES
     }
     if all(by_weight.values()):
@@ -188,8 +240,8 @@ def _draw_studies(results: Results, folder: Path) -> Iterator[Picture]:
         for ax, (dataset, curves) in zip(axes, by_dataset.items(), strict=True):
             numbers = [group[0].n_per_class for group in next(iter(cells[dataset].values()))]
             AccuracyDisplay(numbers, curves, xlabel="training samples per class", base=0).plot(ax)
-            ax.set_title(DATASET_TITLES[dataset])
-        ranges = "; ".join(f"{DATASET_TITLES[d]}: {_ranges(curves)}" for d, curves in by_dataset.items())
+            ax.set_title(title_of(dataset))
+        ranges = "; ".join(f"{title_of(d)}: {_ranges(curves)}" for d, curves in by_dataset.items())
         yield _save(
             figure,
             folder / "samples.png",
@@ -216,8 +268,8 @@ def _draw_labels(results: Results, folder: Path) -> Picture:
     figure, axes = _grid(len(by_dataset), 3.6)
     for ax, (dataset, (numbers, curves)) in zip(axes, by_dataset.items(), strict=True):
         AccuracyDisplay(numbers, curves, xlabel="labels per class", base=0).plot(ax)
-        ax.set_title(DATASET_TITLES[dataset])
-    ranges = "; ".join(f"{DATASET_TITLES[d]}: {_ranges(curves)}" for d, (_, curves) in by_dataset.items())
+        ax.set_title(title_of(dataset))
+    ranges = "; ".join(f"{title_of(d)}: {_ranges(curves)}" for d, (_, curves) in by_dataset.items())
     return _save(
         figure,
         folder / "labels.png",
@@ -229,7 +281,7 @@ def _draw_labels(results: Results, folder: Path) -> Picture:
 
 
 def _draw_atoms_and_codes(results: Results, dataset: str, folder: Path) -> Iterator[Picture]:
-    data, title = load_dataset(dataset), DATASET_TITLES[dataset]
+    data, title = load_dataset(dataset), title_of(dataset)
     model = results.fit_again(dataset, "ledl")
     if "images" in data:
         figure = _figure(7, 6)
@@ -262,7 +314,7 @@ def find_remarks(results: Results) -> list[str]:
     """Return what readers should know about the cells: precision, warnings, versions, shared samples."""
     found, makers, n_shared = [], set(), {}
     for (dataset, method), runs in results.runs.items():
-        where = f"{METHODS[method].title} on {DATASET_TITLES[dataset]}"
+        where = f"{results.plan.find(method).title} on {title_of(dataset)}"
         agreement = [run["agreement"] for run in runs if "agreement" in run]
         if agreement:
             found.append(
@@ -281,7 +333,7 @@ def find_remarks(results: Results) -> list[str]:
             f"Cells come from {len(makers)} different commits or sets of packages. Each records its own."
         )
     return found + [
-        f"{DATASET_TITLES[dataset]}, split {seed}: {n} test samples are identical to a training sample."
+        f"{title_of(dataset)}, split {seed}: {n} test samples are identical to a training sample."
         for dataset, numbers in n_shared.items()
         for seed, n in enumerate(numbers)
         if n
@@ -307,11 +359,11 @@ def write_page(
             level = (
                 f" (not significantly different from {n_level} other{'s' * (n_level > 1)})" if n_level else ""
             )
-            best.append(f"{DATASET_TITLES[dataset]}: {' and '.join(winners)}{level}")
+            best.append(f"{title_of(dataset)}: {' and '.join(winners)}{level}")
     return render(
         "report.html",
         plan=plan,
-        titles=", ".join(DATASET_TITLES[dataset] for dataset in plan.datasets),
+        titles=", ".join(title_of(dataset) for dataset in plan.datasets),
         best="; ".join(best),
         tables=tables,
         caveats=CAVEATS,
@@ -321,8 +373,8 @@ def write_page(
         record=json.dumps(record, indent=2),
         n_records=n_records,
         command=command,
-        datasets=[(DATASET_TITLES[name], load_dataset(name), dataset_digest(name)) for name in plan.datasets],
-        methods=[METHODS[name] for name in plan.methods],
+        datasets=[(title_of(name), load_dataset(name), dataset_digest(name)) for name in plan.datasets],
+        methods=[plan.find(name) for name in plan.methods],
         tuned=METHODS["ledl-cv"].title,
         n_folds=N_FOLDS,
         n_held_out=HELD_OUT_SAMPLES,

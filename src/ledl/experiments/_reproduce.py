@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,26 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from ledl.arrays import place
 from ledl.datasets import available, data_folder
-from ledl.experiments._cells import Cell, Done, Plan, Store, dataset_digest, load_dataset, try_cell
+from ledl.experiments._cells import (
+    Cell,
+    Done,
+    Plan,
+    Store,
+    as_json,
+    dataset_digest,
+    load_dataset,
+    try_cell,
+)
 from ledl.experiments._cluster import Workers, connected
 from ledl.experiments._report import Picture, draw, find_remarks, write_page
 from ledl.experiments._tables import (
+    BEST,
     CAVEATS,
     Results,
     Row,
     Table,
     make_tables,
+    splits_to_csv,
     summarise,
     to_csv,
     to_latex,
@@ -32,12 +43,12 @@ from ledl.experiments._tables import (
 )
 from ledl.experiments._workers import follow
 from ledl.files import write_atomically
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, SUPERVISED
+from ledl.methods import DATASET_TITLES, METHODS, PAPER_DATASETS, SUPERVISED, title_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """Hold the results of `reproduce`.
+    """Hold the results of `reproduce`. Printed, they are a few lines; `tables` has all numbers.
 
     Parameters
     ----------
@@ -67,6 +78,23 @@ class Outcome:
     remarks: list[str]
     failures: list[str]
     report: Path | None
+
+    def __repr__(self) -> str:
+        best = [
+            f"{title_of(row.dataset)}: {row.method} {row.accuracy_mean:.1f} %"
+            for row in self.rows
+            if row.mark == BEST
+        ]
+        shown: dict[str, Sequence[Any]] = {
+            "row": self.rows,
+            "table": self.tables,
+            "picture": self.pictures,
+            "failure": self.failures,
+        }
+        counted = [f"{len(those)} {name}{'s' * (len(those) != 1)}" for name, those in shown.items()]
+        lines = [", ".join(counted), *(["best: " + "; ".join(best)] if best else []), *self.failures[:3]]
+        lines += [f"report: {self.report}"] if self.report else []
+        return "Outcome(" + "\n        ".join(lines) + ")"
 
 
 def reproduce(
@@ -137,21 +165,22 @@ def reproduce(
             workers = stack.enter_context(connected(dask, plan.cells(), device))
             n_jobs = workers.n
         store.prepare()
-        options = {**asdict(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
+        options = {**as_record(plan), "seeds": list(range(plan.n_splits)), "n_jobs": n_jobs, "figures": figures}
         again = command(plan, out, n_jobs, figures, device, dask)
         record = store.write_run_record(
             {**options, "device": device, "dask": dask, "command": again, "data": digests}
         )
         cells = plan.cells() + plan.new_sample_cells() + (plan.study_cells() if figures else [])
         cells = list(dict.fromkeys(cells))
-        progress = Progress(cells, n_jobs)
+        n_of_tables = len(plan.cells()) + len(plan.new_sample_cells())
+        progress = Progress(cells, n_jobs, n_for_figures=len(cells) - n_of_tables)
         watch(progress)
         for done in run_cells(cells, store, n_jobs, device, workers, damaged.append):
             if done.result is not None:
                 known[done.cell] = done.result
             if done.error:
                 cell = done.cell
-                failures.append(f"{cell.dataset}, {cell.method}, split {cell.seed}: {done.error}")
+                failures.append(f"{title_of(cell.dataset)}, {cell.method}, split {cell.seed}: {done.error}")
             progress.update(done)
             progress.n_jobs = workers.n if workers else n_jobs
             watch(progress)
@@ -167,6 +196,7 @@ def reproduce(
     write_atomically(folder / "table.md", "\n".join([*map(to_markdown, tables), f"{CAVEATS}\n"]).encode())
     write_atomically(folder / "table.tex", "\n".join(in_latex).encode())
     write_atomically(folder / "table.csv", to_csv(rows).encode())
+    write_atomically(folder / "splits.csv", splits_to_csv(results).encode())
     pictures = []
     if figures:
         tell("drawing figures")
@@ -180,13 +210,28 @@ def reproduce(
     return Outcome(rows, tables, pictures, remarks, failures, folder / "report.html")
 
 
+def as_record(plan: Plan) -> dict[str, Any]:
+    """Return a plan as it is recorded: your own methods by what they are."""
+    own = [
+        {"name": one.name, "estimator": repr(one.estimator), "grid": as_json(one.grid), "source": one.source}
+        for one in plan.own
+    ]
+    return {**{name: value for name, value in vars(plan).items() if name != "own"}, "own": own}
+
+
 def check(plan: Plan, figures: bool = False) -> None:
     """Raise an error if the plan cannot be run."""
-    both = [("method", plan.methods, list(METHODS)), ("dataset", plan.datasets, list(DATASET_TITLES))]
+    own = [method.name for method in plan.own]
+    files = [name for name in plan.datasets if name.endswith(".npz")]
+    both = [
+        ("method", plan.methods, [*METHODS, *own]),
+        ("dataset", plan.datasets, [*DATASET_TITLES, *files]),
+    ]
     for what, names, known in both:
         for name in names:
             if name not in known:
-                raise ValueError(f"There is no {what} {name!r}. Choose from {', '.join(known)}.")
+                yours = "module:Class of your own" if what == "method" else "your own file.npz"
+                raise ValueError(f"There is no {what} {name!r}. Choose from {', '.join(known)}, or {yours}.")
         if not names or len(set(names)) < len(names):
             raise ValueError(f"The {what}s are {list(names)}. Give at least one, and each only once.")
     if plan.select not in ("cv", "wide", "defaults"):
@@ -212,9 +257,9 @@ def check(plan: Plan, figures: bool = False) -> None:
             "(--no-figures), matplotlib is not needed."
         )
     entries = {entry.name: entry for entry in available()}
-    absent = [dataset for dataset in plan.datasets if entries[dataset].status == "ask"]
+    absent = [name for name in plan.datasets if name in entries and entries[name].status == "ask"]
     if absent:
-        here = [dataset for dataset in plan.datasets if entries[dataset].status == "here"]
+        here = [name for name in plan.datasets if name not in absent]
         details = "\n".join(f"  {dataset}: {entries[dataset].detail}" for dataset in absent)
         rest = f"\nThese are here: {' '.join(here)}." if here else ""
         raise FileNotFoundError(
@@ -226,7 +271,8 @@ def check(plan: Plan, figures: bool = False) -> None:
         fewest = int(np.unique(load_dataset(dataset).target, return_counts=True)[1].min())
         if plan.n_per_class >= fewest:
             raise ValueError(
-                f"n_per_class={plan.n_per_class} leaves no test samples: the smallest class of {dataset} has "
+                f"n_per_class={plan.n_per_class} leaves no test samples: the smallest class of "
+                f"{title_of(dataset)} has "
                 f"{fewest} samples. Use a smaller number."
             )
 
@@ -240,7 +286,12 @@ def command(
     dask: str | None = None,
 ) -> str:
     """Return the command that runs the same plan again."""
-    words = ["ledl", "reproduce", *plan.datasets, "--select", plan.select]
+    unnamed = [method.name for method in plan.own if ":" not in method.name]
+    if unnamed:
+        return f"ledl.experiments.reproduce in Python, since the command line has no {', '.join(unnamed)}"
+    files = [name for name in plan.datasets if name.endswith(".npz")]
+    words = ["ledl", "reproduce", *(name for name in plan.datasets if name not in files)]
+    words += [word for name in files for word in ("--data", name)] + ["--select", plan.select]
     if plan.methods != SUPERVISED:
         words += ["--methods", ",".join(plan.methods)]
     words += ["--n-per-class", str(plan.n_per_class), "--splits", str(plan.n_splits)]
@@ -272,7 +323,7 @@ def run_cells(
             continue
         missing.append(cell)
         if store.has(cell.identity):
-            where = f"{cell.dataset}, {cell.method}, split {cell.seed}"
+            where = f"{title_of(cell.dataset)}, {cell.method}, split {cell.seed}"
             tell(f"{where}: the stored result was damaged or altered. It was computed again.")
     if workers is not None:
         yield from map(store.keep, workers.run(missing, store))
@@ -297,13 +348,15 @@ class Progress:
         All cells, in the order in which they start.
     n_jobs : int
         Number of cells that run at the same time.
+    n_for_figures : int, default=0
+        Number of cells that only figures need.
 
     Attributes
     ----------
     n_jobs : int
         Number of cells that run at the same time. It changes when workers come and go.
-    n_cells, n_done : int
-        Number of all cells, and of cells that have ended.
+    n_cells, n_done, n_for_figures : int
+        Number of all cells, of cells that have ended, and of cells that only figures need.
 
     Examples
     --------
@@ -313,8 +366,9 @@ class Progress:
     (0, 2, ['src'])
     """
 
-    def __init__(self, cells: Iterable[Cell], n_jobs: int) -> None:
+    def __init__(self, cells: Iterable[Cell], n_jobs: int, n_for_figures: int = 0) -> None:
         self._waiting = list(cells)
+        self.n_for_figures = n_for_figures
         self.n_jobs = n_jobs
         self._seconds: dict[Any, float] = {}
         self.n_cells, self.n_done = len(self._waiting), 0

@@ -5,12 +5,15 @@ Tables are written as Markdown, LaTeX and CSV by pandas, which is imported where
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from collections import Counter, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import log2
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +34,7 @@ from ledl.experiments._cells import (
     load_dataset,
     split,
 )
-from ledl.methods import DATASET_TITLES, METHODS, PAPER_TABLE
+from ledl.methods import METHODS, PAPER_TABLE, title_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -90,7 +93,7 @@ class Results:
         mean = float((a - b).mean())
         if self.plan.n_splits < 2:
             return mean, None
-        half = float(student.ppf(1 - LEVEL / 2, self.plan.n_splits - 1) * (a - b).sem())
+        half = float(interval_halves((a - b).to_numpy()))
         return mean, (mean - half, mean + half)
 
     @cached_property
@@ -102,9 +105,9 @@ class Results:
         found: dict[Cell, Mapping[str, Any]] = {}
         for cell in self.plan.cells():
             new = replace(cell, unlabelled="half")
-            if METHODS[cell.method].unlabelled and new in self.cells:
+            if cell.how.unlabelled and new in self.cells:
                 found[cell] = self.cells[new]
-            elif not METHODS[cell.method].unlabelled and cell in self.cells:
+            elif not cell.how.unlabelled and cell in self.cells:
                 _, test = split(cell.dataset, cell.n_per_class, cell.seed)
                 hits = load_dataset(cell.dataset).target[test] == self.cells[cell]["predicted"]
                 tested = np.isin(test, halves(test, cell.seed)[1])
@@ -143,6 +146,14 @@ def _fit(dataset: str, method: str, n_per_class: int, settings: tuple[tuple[str,
         return METHODS[method].make(dict(settings)).fit(data.data[train], data.target[train])
 
 
+def interval_halves(values: Array) -> Any:
+    """Return half the width of Student's 95 % interval of the mean over splits, (n_splits, ...); NaN of one."""
+    n = len(values)
+    if n < 2:
+        return np.full(values.shape[1:], np.nan)
+    return student.ppf(1 - LEVEL / 2, n - 1) * values.std(axis=0, ddof=1) / n**0.5
+
+
 def paired_test(a: Array, b: Array) -> float | None:
     """Return the p-value of Student's paired test, two-sided, or None if there are too few splits."""
     if len(a) != len(b) or len(a) < 2:
@@ -165,6 +176,7 @@ class Row(NamedTuple):
     rank: float | None  # None if not ranked
     ledl_minus_this_mean: float | None
     ledl_minus_this_p: float | None
+    select_seconds: float | None  # None if nothing was chosen, or in `fit`
     fit_seconds: float
     predict_seconds: float
 
@@ -180,7 +192,7 @@ def summarise(results: Results) -> list[Row]:
     ranks = ranked.groupby(level=0).rank(ascending=False)
     rows = []
     for dataset, method in values:
-        paper = PAPER_TABLE.get(dataset, {}).get(METHODS[method].column)
+        paper = PAPER_TABLE.get(dataset, {}).get(plan.find(method).column)
         mark, own = "", values[dataset, method]
         lead: tuple[float | None, float | None] = (None, None)
         if (dataset, method) in ranked:
@@ -189,7 +201,9 @@ def summarise(results: Results) -> list[Row]:
             mark = BEST if means[dataset, method] == ranked[dataset].max() else WITHIN_NOISE if noise else ""
         if method != "ledl" and (dataset, "ledl") in values:
             lead = results.lead(dataset, "ledl", method)
-        seconds = [[run[name] for run in results.runs[dataset, method]] for name in Row._fields[-2:]]
+        runs = results.runs[dataset, method]
+        seconds = [[run.get(name, np.nan) for run in runs] for name in Row._fields[-3:]]
+        select, fit, predict = (None if np.isnan(x).any() else float(np.median(x)) for x in seconds)
         rows.append(
             Row(
                 dataset,
@@ -201,7 +215,9 @@ def summarise(results: Results) -> list[Row]:
                 mark,
                 float(ranks[dataset, method]) if (dataset, method) in ranked else None,
                 *lead,
-                *map(float, np.median(seconds, axis=1)),
+                select,
+                fit or 0.0,
+                predict or 0.0,
             )
         )
     return rows
@@ -251,10 +267,12 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
     The paper's claims and chosen settings are added if there are any.
     """
     plan, runs = results.plan, results.runs
+    chooses = any(row.select_seconds is not None for row in rows)
     times = {}
     for row in rows:
-        text = f"{_seconds(row.fit_seconds)} / {_seconds(row.predict_seconds)}"
-        times[row.dataset, row.method] = Entry(text, row.fit_seconds + row.predict_seconds)
+        parts = [row.select_seconds, row.fit_seconds, row.predict_seconds][0 if chooses else 1 :]
+        text = " / ".join("-" if seconds is None else _seconds(seconds) for seconds in parts)
+        times[row.dataset, row.method] = Entry(text, sum(seconds or 0.0 for seconds in parts))
     accuracies, several = _accuracies(plan, rows), len(plan.datasets) > 1
     made = [_by_method(plan, "accuracy", "Accuracy, %", accuracies, _accuracy_note(plan, rows))]
     note = "p-values: paired t-test." + " Means: with 95 % intervals over the splits." * several
@@ -276,21 +294,23 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
         if leads:
             title = f"{METHODS[ours].title} minus the others, points"
             made.append(_by_method(plan, OURS[ours], title, leads, note))
-    note = "Times: medians, one BLAS thread, without choosing settings"
-    note += "; semi-supervised methods: with it." if plan.is_semi else "."
-    made.append(_by_method(plan, "times", "fit / predict, s", times, note, smaller_first=True))
+    note = "Times: medians, one BLAS thread."
+    if chooses and any(row.select_seconds is None for row in rows):
+        note += f" -: nothing was chosen{', or in the fit (semi-supervised methods)' * plan.is_semi}."
+    title = "choose / fit / predict, s" if chooses else "fit / predict, s"
+    made.append(_by_method(plan, "times", title, times, note, smaller_first=True))
     if len(plan.datasets) == 1:  # each has a single column
         columns = [{row[0].text: row[1] for row in table.rows} for table in made]
         body = [[Entry(name), *(column.get(name, Entry("")) for column in columns)] for name in columns[0]]
         notes = dict.fromkeys(table.note for table in made)
-        header, title = ["method", *(table.title for table in made)], DATASET_TITLES[plan.datasets[0]]
+        header, title = ["method", *(table.title for table in made)], title_of(plan.datasets[0])
         made = [Table("accuracy", title, header, body, " ".join(notes))]
     made += [*semi_supervised_tables(results), *claims_table(results)]
     if plan.select == "defaults":
         return made
     settings = {}
     for (dataset, method), found in runs.items():
-        if METHODS[method].fixed is None:
+        if plan.find(method).fixed is None and any(run["settings"] for run in found):
             counts = Counter(
                 ", ".join(f"{name.split('__')[-1]} {_setting(x)}" for name, x in run["settings"].items())
                 for run in found
@@ -364,7 +384,7 @@ def labels_table(results: Results) -> list[Table]:
             ]
             if any(mean is not None for mean in means):
                 entries = [Entry("") if mean is None else Entry(f"{mean:.1f}", mean) for mean in means]
-                rows.append([Entry(DATASET_TITLES.get(name, name)), Entry(METHODS[method].title), *entries])
+                rows.append([Entry(title_of(name)), Entry(plan.find(method).title), *entries])
     header = ["dataset", "method", *map(str, numbers)]
     if len(groups) == 1:
         header, rows = header[1:], [row[1:] for row in rows]
@@ -383,11 +403,11 @@ def _by_method(
     """Return a table with a row for each method, and a column for each dataset or other key of the entries."""
     columns = list(dict.fromkeys([*plan.datasets, *(column for column, _ in entries)]))
     rows = [
-        [Entry(METHODS[method].title), *(entries.get((column, method), Entry("")) for column in columns)]
+        [Entry(plan.find(method).title), *(entries.get((column, method), Entry("")) for column in columns)]
         for method in plan.methods
         if any(method == other for _, other in entries)
     ]
-    header = ["method", *(DATASET_TITLES.get(column, column) for column in columns)]
+    header = ["method", *(title_of(column) for column in columns)]
     return Table(name, title, header, rows, note, **kind)
 
 
@@ -409,10 +429,11 @@ def _accuracy_note(plan: Plan, rows: Sequence[Row]) -> str:
     note = f"{how}; {plan.n_per_class} samples per class{others}; {spread}{paper}."
     if len(plan.datasets) > 1:
         note += " Means: methods with all datasets."
-    unranked = dict.fromkeys(METHODS[row.method].title for row in rows if row.rank is None)
+    unranked = dict.fromkeys(plan.find(row.method).title for row in rows if row.rank is None)
     if unranked:
         note += f" Not ranked: {'; '.join(unranked)}."
-    for title in dict.fromkeys(METHODS[row.method].title for row in rows if METHODS[row.method].chooses_for):
+    choosing = [method for method in map(plan.find, plan.methods) if method.chooses_for]
+    for title in dict.fromkeys(method.title for method in choosing):
         note += f" {title} has more candidates." if title not in unranked else ""
     return note
 
@@ -476,7 +497,7 @@ def claims_table(results: Results) -> list[Table]:
         "claims",
         "The paper's claims",
         ["dataset", "the paper says", "measured", "holds here"],
-        [[Entry(DATASET_TITLES[claim.dataset]), *map(Entry, claim[1:])] for claim in claims],
+        [[Entry(title_of(claim.dataset)), *map(Entry, claim[1:])] for claim in claims],
         f"A difference counts if a paired t-test over the splits has p <= {LEVEL}. Training errors are "
         "relative, on the first split, with codes as for new samples. LEDL has twice as many atoms as LC-KSVD.",
         prose=True,
@@ -592,12 +613,59 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Return a table in LaTeX (package booktabs), with its title and note as caption."""
     caption = f"{table.title}. {table.full_note('Bold', 'underlined')}".translate(LATEX[0])
-    options = {"label": f"tab:{table.name}", "column_format": "l" + "c" * (len(table.header) - 1)}
-    return str(_frame(table, *LATEX).to_latex(index=False, escape=False, caption=caption, **options))
+    caption = caption.replace("figure in parentheses", "figure in a column of its own")
+    texts = _frame(table, *LATEX)
+    heads, columns, layout = [], [[*texts.iloc[:, 0]]], "l"
+    for i in range(1, len(table.header)):
+        parts = [_parts_of_entry(entry.text) for entry in (row[i] for row in table.rows)]
+        used = [j for j in range(len(parts[0])) if any(part[j] for part in parts)] or [0]
+        for j in used:
+            cells = [part[j].translate(LATEX[0]) for part in parts]
+            if j == used[0]:
+                cells = [
+                    LATEX[1][row[i].mark].format(cell) for row, cell in zip(table.rows, cells, strict=True)
+                ]
+            columns.append(cells)
+        # A spread follows its mean after a plus-minus sign; all other numbers are columns of their own.
+        layout += "".join(r"@{ $\pm$ }l" if j == 1 and 0 in used else "r" for j in used)
+        heads.append(rf"\multicolumn{{{len(used)}}}{{c}}{{{table.header[i].translate(LATEX[0])}}}")
+    body = [" & ".join(row) + r" \\" for row in zip(*columns, strict=True)]
+    lines = [
+        r"\begin{table}", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}",
+        rf"\begin{{tabular}}{{{layout}}}", r"\toprule", " & ".join([table.header[0], *heads]) + r" \\",
+        r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+# An entry such as "84.6 ± 2.2 (81.1)", "+1.2 (p = 0.03)" or "1.2 / 0.01 / 0.3".
+ENTRY = re.compile(r"([^±(/]*?)(?: ± ([^( ]+))?(?: \((.*)\))?(?: / ([^/]+))?(?: / ([^/]+))?")
+
+
+def _parts_of_entry(text: str) -> tuple[str, ...]:
+    """Return the numbers of an entry, each for a column of its own, and "" for those that it does not have."""
+    found = ENTRY.fullmatch(text)
+    return tuple(part or "" for part in found.groups()) if found else (text, "", "", "", "")
+
+
+def splits_to_csv(results: Results) -> str:
+    """Return the values of every split as CSV: a line for each cell of the tables."""
+    import pandas as pd
+
+    names = ("accuracy", "n_test", "cv_accuracy", "select_seconds", "fit_seconds", "predict_seconds")
+    rows = [
+        {"dataset": title_of(dataset), "method": method, "split": seed}
+        | {name: run.get(name) for name in names}
+        | {"settings": json.dumps(run["settings"])}
+        for (dataset, method), runs in results.runs.items()
+        for seed, run in enumerate(runs)
+    ]
+    return str(pd.DataFrame(rows).to_csv(index=False))
 
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Return the rows as CSV, with the names of their fields in the first line."""
     import pandas as pd
 
-    return str(pd.DataFrame(rows, columns=Row._fields).to_csv(index=False))
+    titled = [row._replace(dataset=Path(row.dataset).stem) for row in rows]
+    return str(pd.DataFrame(titled, columns=Row._fields).to_csv(index=False))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.explanations._explain import Explanation, explain
 from ledl.explanations._page import NO_PICTURES, Gallery, Picture, Pictures
 from ledl.explanations._words import bars, headline, vocabulary
+
+if TYPE_CHECKING:
+    from ledl.explanations._explain import Explanation  # it draws itself
 
 ADDS = {"facecolor": "#1467b3"}
 TAKES = {"facecolor": "#e08a4f", "hatch": "////", "edgecolor": "#8f3a06", "linewidth": 0}
@@ -26,40 +28,8 @@ def pyplot() -> Any:
     return plt
 
 
-class ExplanationDisplay:
-    """Show why a sample was given its class: the sample, how good each class is, atoms, the nearest samples.
-
-    The best class has the longest bar, by probability or, without probabilities, by score. Below the atoms,
-    blue bars add to a score; orange, striped bars take away.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        The result of `ledl.explain`.
-    pictures : Pictures
-        Images of the sample and of the training samples.
-    n_atoms, n_scores : int, default=6, 8
-        Number of atoms and of classes to draw.
-
-    Attributes
-    ----------
-    figure_ : matplotlib's figure, after `plot`.
-    axes_ : dict of lists of axes
-        With the keys "sample", "scores", "atoms", "adds" (the bars below the atoms), "neighbors" and
-        "against" (the nearest samples of the class that was asked about).
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from ledl import SRCClassifier
-    >>> from ledl.explanations import Pictures
-    >>> from ledl.plots import ExplanationDisplay
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = SRCClassifier().fit(X[:100], y[:100])
-    >>> display = ExplanationDisplay.from_estimator(model, X[100], pictures=Pictures(shape=(8, 8)))
-    >>> display.axes_["scores"][0].get_title(loc="left")
-    '4 ahead of 0, by 0.667'
-    """
+class Drawing:
+    """Draw an explanation: what `ExplanationDisplay` and `Explanation.plot` have in common."""
 
     def __init__(
         self,
@@ -73,41 +43,7 @@ class ExplanationDisplay:
         self.explanation, self.pictures = explanation, pictures
         self.n_atoms, self.n_scores = n_atoms, n_scores
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        x: Any,
-        *,
-        pictures: Pictures = NO_PICTURES,
-        against: Any = None,
-        figure: Any = None,
-        **options: int,
-    ) -> ExplanationDisplay:
-        """Explain one sample by a fitted classifier, and draw the explanation.
-
-        Parameters
-        ----------
-        estimator : fitted classifier
-            A model for `ledl.explain`.
-        x : array-like of shape (n_features,)
-            One sample, or one image if the estimator takes images.
-        pictures : Pictures, default=Pictures()
-            Images of the sample and of the training samples.
-        against : label, default=None
-            The class to compare the answer with. None: the runner-up.
-        figure : matplotlib figure, default=None
-            The figure to draw in. None: a new one.
-        **options : int
-            ``n_atoms`` and ``n_scores``.
-
-        Returns
-        -------
-        display : ExplanationDisplay
-        """
-        return cls(explain(estimator, x, against=against), pictures, **options).plot(figure)
-
-    def plot(self, figure: Any = None) -> ExplanationDisplay:
+    def plot(self, figure: Any = None) -> Self:
         """Draw the explanation.
 
         Parameters

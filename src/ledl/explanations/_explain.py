@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from html import escape
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from ledl.arrays import Array, is_torch, to_host
 from ledl.dictionary import FittedDictionary
 from ledl.estimators import check_samples
-from ledl.explanations._page import Pictures, page
+from ledl.explanations._display import Drawing
+from ledl.explanations._page import NO_PICTURES, Pictures, page
 from ledl.explanations._words import headline, neighbor_notes, reasons, terms, vocabulary
 from ledl.files import write_atomically
 from ledl.model_selection import LEDLClassifierCV
@@ -531,3 +533,103 @@ class Explanation:
         """
         text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
         write_atomically(Path(path), text.encode("utf-8", "backslashreplace"))
+
+    def plot(
+        self, pictures: Pictures = NO_PICTURES, *, figure: Any = None, **options: int
+    ) -> ExplanationDisplay:
+        """Draw the explanation (extra ``plots``).
+
+        Parameters
+        ----------
+        pictures : Pictures, default=Pictures()
+            Images of the sample and of the training samples.
+        figure : matplotlib figure, default=None
+            The figure to draw in. None: a new one.
+        **options : int
+            ``n_atoms`` and ``n_scores``.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+            The display, drawn. Its ``figure_`` is the figure.
+        """
+        return ExplanationDisplay(self, pictures, **options).plot(figure)
+
+    def _repr_html_(self) -> str | None:
+        """Return the page in a frame, for notebooks. Without the extra ``cli`` they show the text."""
+        try:
+            content = page(self, NO_PICTURES)
+        except ImportError:
+            return None
+        style = "width: 100%; height: 36em; border: 1px solid #ccc"
+        return f'<iframe title="{escape(repr(self))}" srcdoc="{escape(content)}" style="{style}"></iframe>'
+
+
+class ExplanationDisplay(Drawing):
+    """Show why a sample was given its class: the sample, how good each class is, atoms, the nearest samples.
+
+    The best class has the longest bar, by probability or, without probabilities, by score. Below the atoms,
+    blue bars add to a score; orange, striped bars take away.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        The result of `ledl.explain`.
+    pictures : Pictures
+        Images of the sample and of the training samples.
+    n_atoms, n_scores : int, default=6, 8
+        Number of atoms and of classes to draw.
+
+    Attributes
+    ----------
+    figure_ : matplotlib's figure, after `plot`.
+    axes_ : dict of lists of axes
+        With the keys "sample", "scores", "atoms", "adds" (the bars below the atoms), "neighbors" and
+        "against" (the nearest samples of the class that was asked about).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ledl import SRCClassifier
+    >>> from ledl.explanations import Pictures
+    >>> from ledl.plots import ExplanationDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = SRCClassifier().fit(X[:100], y[:100])
+    >>> display = ExplanationDisplay.from_estimator(model, X[100], pictures=Pictures(shape=(8, 8)))
+    >>> display.axes_["scores"][0].get_title(loc="left")
+    '4 ahead of 0, by 0.667'
+    """
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        x: Any,
+        *,
+        pictures: Pictures = NO_PICTURES,
+        against: Any = None,
+        figure: Any = None,
+        **options: int,
+    ) -> ExplanationDisplay:
+        """Explain one sample by a fitted classifier, and draw the explanation.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            A model for `ledl.explain`.
+        x : array-like of shape (n_features,)
+            One sample, or one image if the estimator takes images.
+        pictures : Pictures, default=Pictures()
+            Images of the sample and of the training samples.
+        against : label, default=None
+            The class to compare the answer with. None: the runner-up.
+        figure : matplotlib figure, default=None
+            The figure to draw in. None: a new one.
+        **options : int
+            ``n_atoms`` and ``n_scores``.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+        """
+        return cls(explain(estimator, x, against=against), pictures, **options).plot(figure)

@@ -141,7 +141,7 @@ PARTS: dict[type, dict[str, Any]] = {
     Stream: {
         "seed": [Interval(Integral, 0, 2**31, closed="left")],
         "n_batches": [COUNT],
-        "n_samples": [COUNT],
+        "n_samples": [POSITIVE],
         "G": "float64 K K",
         "P": "float64 K q",
         "square": [Interval(Real, 0, None, closed="left")],
@@ -179,7 +179,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
     LEDLClassifier: {
         **WITH_LABELS,
         "training_codes_": "floats s K ?",
-        "_n_samples": [COUNT],
+        "_n_samples": [POSITIVE],
         "stream_": [Stream, None],
     },
     LEDLClassifierCV: {

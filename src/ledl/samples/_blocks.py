@@ -30,10 +30,11 @@ IN_FLIGHT = 3
 
 
 class Block(NamedTuple):
-    """Consecutive samples: data, labels, and the state of their codes.
+    """Consecutive samples: data, labels, the state of their codes, and weights.
 
-    ``X`` is (..., n, r), ``labels`` (n,) or (..., n), ``Z`` and ``L`` are (..., n, K) once a
-    solver has set them. ``first`` is the index of the block's first sample among all samples.
+    ``X`` is (..., n, r), ``labels`` and ``weights`` are (n,) or (..., n), ``Z`` and ``L`` are (..., n, K) once
+    a solver has set them. ``first`` is the index of the block's first sample among all samples. Without
+    ``weights``, every sample has the weight 1.
     """
 
     X: Array
@@ -41,6 +42,16 @@ class Block(NamedTuple):
     first: int
     Z: Array = None
     L: Array = None
+    weights: Array = None
+
+    def weigh(self, rows: Array) -> Array:
+        """Return rows (..., n, r) of the samples times the roots of the weights: their squares are weighted."""
+        return rows if self.weights is None else rows * (self.weights**0.5)[..., None]
+
+
+def part_of(samples: Array | None, first: int, stop: int) -> Array | None:
+    """Return the part of numbers of samples, (..., n), that belongs to a block; None stays None."""
+    return None if samples is None else samples[..., first:stop]
 
 
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
@@ -125,10 +136,19 @@ class Blocks:
 class InMemoryBlocks(Blocks):
     """Blocks of an array in memory; a single one if `block_size` is None."""
 
-    def __init__(self, X: Array, labels: Array, block_size: int | None = None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        X: Array,
+        labels: Array,
+        block_size: int | None = None,
+        threads: int = 1,
+        weights: Array | None = None,
+    ) -> None:
         n = X.shape[-2]
         spans = [(0, n)] if block_size is None else spans_of(n, block_size)
-        self._blocks = [Block(X[..., i:j, :], labels[..., i:j], i) for i, j in spans]
+        self._blocks = [
+            Block(X[..., i:j, :], labels[..., i:j], i, weights=part_of(weights, i, j)) for i, j in spans
+        ]
         self._n_blocks, self._threads = len(spans), threads
         self.problems = np.broadcast_shapes(tuple(X.shape[:-2]), tuple(labels.shape[:-1]))
 
@@ -157,10 +177,19 @@ class MappedBlocks(Blocks):
         step computes from it.
     threads : int
         Number of blocks that are processed at once.
+    weights : (n,) or None
+        Weight of each sample.
     """
 
-    def __init__(self, samples: Any, labels: Array, spans: Sequence[tuple[int, int]], threads: int = 1) -> None:
-        self._samples, self._labels = samples, labels
+    def __init__(
+        self,
+        samples: Any,
+        labels: Array,
+        spans: Sequence[tuple[int, int]],
+        threads: int = 1,
+        weights: Array | None = None,
+    ) -> None:
+        self._samples, self._labels, self._weights = samples, labels, weights
         self._spans, self._n_blocks, self._threads = spans, len(spans), threads
         self._codes: dict[str, Array] = {}  # Z and L of all samples, in private files
         self._written: list[set[str]] = [set() for _ in spans]  # those of Z and L that each block has
@@ -171,7 +200,8 @@ class MappedBlocks(Blocks):
     def _step(self, step: Step[Sums], number: int) -> Sums:
         first, stop = self._spans[number]
         codes = {name: self._codes[name][first:stop] for name in self._written[number]}
-        old = Block(self._samples[first:stop], self._labels[first:stop], first, **codes)
+        own = {"weights": part_of(self._weights, first, stop), **codes}
+        old = Block(self._samples[first:stop], self._labels[first:stop], first, **own)
         new, sums = step(old)
         for name, values in changed_codes(old, new).items():
             self._write(number, name, values)
@@ -312,16 +342,21 @@ class StreamedBlocks(Blocks):
         Number of samples of a block. Copies cost no time if the device needs longer for a block than they do.
     device : "cuda", "cuda:1", "cpu", ...
         Device on which steps get their blocks, as tensors.
+    weights : (n,) or None
+        Weight of each sample.
     """
 
-    def __init__(self, X: Array, labels: Array, block_size: int, device: Any) -> None:
+    def __init__(
+        self, X: Array, labels: Array, block_size: int, device: Any, weights: Array | None = None
+    ) -> None:
         if X.ndim != 2 or labels.ndim != 1:
             raise ValueError(
                 f"X has {X.ndim} axes and labels {labels.ndim}, but streamed blocks hold one problem: give "
                 "(n, r) and (n,), or use InMemoryBlocks."
             )
         self._copier = Copier(device)
-        self._host = {"X": self._copier.host_tensor(X), "labels": self._copier.host_tensor(labels)}
+        given = {"X": X, "labels": labels, "weights": weights}
+        self._host = {name: self._copier.host_tensor(a) for name, a in given.items() if a is not None}
         self._spans = spans_of(len(X), block_size)
         self._n_blocks = len(self._spans)
         self._fields = [{*self._host} for _ in self._spans]  # fields of each block that the host has

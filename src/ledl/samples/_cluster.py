@@ -27,7 +27,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.samples._blocks import Block, BlockError, Blocks, KeepCodes, ReadCodes, Step, Sums, add, spans_of
+from ledl.samples._blocks import (
+    Block,
+    BlockError,
+    Blocks,
+    KeepCodes,
+    ReadCodes,
+    Step,
+    Sums,
+    add,
+    part_of,
+    spans_of,
+)
 from ledl.subspace import FeatureMap
 
 # Seconds between two checks which workers are alive, and seconds to wait for a cluster without workers.
@@ -130,6 +141,8 @@ class ClusterBlocks(Blocks):
         Number of columns of a chunk.
     block_size : int
         Number of samples that a thread of a worker processes at a time.
+    weights : (n,) or None
+        Weight of each sample.
     """
 
     @translate_cluster_errors()
@@ -143,13 +156,15 @@ class ClusterBlocks(Blocks):
         features: FeatureMap,
         n_features: int,
         block_size: int,
+        weights: Array | None = None,
     ) -> None:
         self._client, self._chunks, self._spans = client, chunks, spans
         self._n_blocks, self._fit = len(chunks), uuid.uuid4().hex
         self._shares = []
         for i, (first, stop) in enumerate(spans):
             own = labels[first:stop], norms[first:stop], features
-            share = Share(self._fit, i, first, chunks[i].recipe, *own, n_features, block_size)
+            part = part_of(weights, first, stop)
+            share = Share(self._fit, i, first, chunks[i].recipe, *own, n_features, block_size, part)
             self._shares.append(put(client, share))
         self._workers = [""] * self._n_blocks
         self._version = 0  # how often codes have changed
@@ -363,6 +378,7 @@ class Share:
     features: FeatureMap
     n_features: int
     block_size: int
+    weights: Array | None = None
 
     def codes_file(self, first: int) -> Path:
         """Return the file, on this worker, with the codes of samples from `first` on."""
@@ -398,7 +414,8 @@ def take_step(share: Share, parts: list[Any], before: int, after: int, step: Ste
         if codes is None:
             return Outcome(None, (share.number,))
         rows = share.features.by_norms(samples[i:j], share.norms[i:j])
-        old = Block(rows, share.labels[i:j], first, *codes)
+        Z, L = codes
+        old = Block(rows, share.labels[i:j], first, Z, L, part_of(share.weights, i, j))
         new, sums = step(old)
         changed = new.Z is not old.Z
         if changed:

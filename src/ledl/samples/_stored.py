@@ -158,16 +158,26 @@ class StoredRows:
         self.shape, self.dtype, self.usable = tuple(data.shape), data.dtype, norms > 0
         self._buffers = threading.local()
 
-    def blocks(self, labels: Array, n_atoms: int, batch_size: int | None, threads: int) -> Blocks:
-        """Return blocks of them with their labels, of `batch_size` samples or as many as keep a block small."""
+    def blocks(
+        self,
+        labels: Array,
+        n_atoms: int,
+        batch_size: int | None,
+        threads: int,
+        weights: Array | None = None,
+    ) -> Blocks:
+        """Return blocks of them with their labels and weights.
+
+        A block has `batch_size` samples, or as many as keep it small.
+        """
         width = self.shape[1] + WORK_ARRAYS * n_atoms
         size = batch_size or max(BLOCK_BYTES // (self.dtype.itemsize * width), 1)
         if self._cluster is not None:
             return ClusterBlocks(
-                *self._cluster, self._spans, labels, self.norms, self.features, self.shape[1], size
+                *self._cluster, self._spans, labels, self.norms, self.features, self.shape[1], size, weights
             )
         spans = [(first + i, first + j) for first, stop in self._spans for i, j in spans_of(stop - first, size)]
-        return MappedBlocks(self, labels, spans, threads)
+        return MappedBlocks(self, labels, spans, threads, weights)
 
     def __getitem__(self, rows: slice) -> Array:
         mine = self._buffers

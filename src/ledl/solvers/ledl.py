@@ -22,6 +22,11 @@ sqrt(omega). One iteration, `ADMM.step`, is
     M = a Gauss-Seidel sweep over atoms, from C'C and C'(T - C M)            `CodeStep`, `ledl.solvers.atoms`
 
 Arrays are (..., n, r): leading axes are problems, and weights are (..., 1, 1).
+
+A sample may have a weight of its own, which multiplies its terms in (1) and in the augmented objective: it
+counts as so many copies. Copies have the same codes, since the codes of a sample depend on no other sample, so
+the first three lines stay as they are. Sums over samples are weighted: C'C, C'(T - C M), and all terms that are
+recorded (`Block.weigh`).
 """
 
 from __future__ import annotations
@@ -177,8 +182,8 @@ def solve(
     problem = make_problem(blocks.problems, start, code_scale, lam, omega, epsilon, rho)
     M, records = (start.M * problem.roots, []) if past is None else past
     codes = tuple(M.shape[:-1]) if past is None else None
-    n, squares = blocks.map_sum(partial(begin, problem, codes))
-    solver = ADMM(blocks, problem, n, squares, dual_step or DualStep(), M)
+    n, total, squares = blocks.map_sum(partial(begin, problem, codes))
+    solver = ADMM(blocks, problem, n, total, squares, dual_step or DualStep(), M)
     run = iterate(
         ADMM.step,
         solver,
@@ -204,6 +209,7 @@ class ADMM:
     blocks: Blocks
     problem: Problem
     n: int  # samples
+    total: Array  # (...): sum of their weights
     squares: Array  # (..., 3): |T|^2 by parts
     dual_step: DualStep
     M: Array  # (..., K, q): the weighted atoms
@@ -214,11 +220,11 @@ class ADMM:
 
     def step(self, iteration: int, active: Array) -> tuple[ADMM, Record]:
         """Take one iteration for the `active` problems; return this object, and their record."""
-        problem, M, squares, some = self.problem, self.M, self.squares, None
+        problem, M, squares, total, some = self.problem, self.M, self.squares, self.total, None
         if not active.all():
             some = ActiveProblems(active, M)
             problem = Problem(problem.bounds, *map(some.pick, problem[1:]))
-            M, squares = some.pick(M), some.pick(squares, 1)
+            M, squares, total = some.pick(M), some.pick(squares, 1), some.pick(total, 0)
         at_Z = (iteration + 1) % OBJECTIVE_EVERY == 0
         theta = self.dual_step.at(iteration)
         code_step = CodeStep(problem, M, factorise(M, problem.rho), theta, some, at_Z, self.n)
@@ -241,7 +247,7 @@ class ADMM:
         terms = (fit[..., 0], fit[..., 1], fit[..., 2], penalty, 2 * multiplier, rho * gap)
         residuals = (gap**0.5, rho * change**0.5)
         objective = fit_at_Z[..., 0] + fit_at_Z[..., 1] + fit_at_Z[..., 2] + penalty if at_Z else l1 * np.nan
-        values = (sum(terms), *terms, *residuals, nonzeros / (self.n * K), objective)
+        values = (sum(terms), *terms, *residuals, nonzeros / (total * K), objective)
         return self, dict(zip(RECORDED, values, strict=True))
 
 
@@ -261,21 +267,27 @@ class CodeStep:
         """Take the code step; return the block with its new codes, and sums for the rest of the iteration.
 
         The sums are: C'C with C'(T - C M), or with C'T if there are no more atoms than columns; |T - C M|^2 by
-        parts, (..., 3), or zero with C'T; the sums of `shrink_plain`; and |T - Z M|^2 by parts, or zero.
+        parts, (..., 3), or zero with C'T; the sums of `shrink_plain`; and |T - Z M|^2 by parts, or zero. All of
+        them are weighted.
         """
         part = block
         if self.active is not None:
             pick = self.active.pick
             labels = block.labels if block.labels.ndim == 1 else pick(block.labels, 1)
-            part = Block(pick(block.X), labels, block.first, pick(block.Z), pick(block.L))
+            weights = block.weights
+            weights = weights if weights is None or weights.ndim == 1 else pick(weights, 1)
+            part = Block(pick(block.X), labels, block.first, pick(block.Z), pick(block.L), weights)
         coded, C, E, scalars = self.codes(part)
+        C = part.weigh(C)
         xp, problem = namespace(C), self.problem
         equations: Equations
         if E is None:  # C'H is a sum over classes; `ADMM.step` computes the rest once for all blocks
-            by_class = class_sums(C, part.labels, problem.label_targets.shape[-2])
-            equations = Sums(C.mT @ C, xp.concat([C.mT @ part.X, problem.label_sums(by_class)], axis=-1))
+            full = part.weigh(C)
+            by_class = class_sums(full, part.labels, problem.label_targets.shape[-2])
+            equations = Sums(C.mT @ C, xp.concat([full.mT @ part.X, problem.label_sums(by_class)], axis=-1))
             fit = xp.zeros((*C.shape[:-2], 3), dtype=xp.float64, device=C.device)
         else:
+            E = part.weigh(E)
             equations, fit = Factors(C, E), part_norms(E, problem.bounds)
             (n, K), q = C.shape[-2:], E.shape[-1]
             # Factors of one block of many would grow beyond their sums when those of the others are added.
@@ -284,7 +296,7 @@ class CodeStep:
         fit_at_Z = 0 * fit
         if self.at_Z:
             rest = add_product(problem.targets(part, C.shape[:-2]), coded.Z, self.M, -1.0)
-            fit_at_Z = part_norms(rest, problem.bounds)
+            fit_at_Z = part_norms(part.weigh(rest), problem.bounds)
         if self.active is not None:
             put = self.active.put
             coded = block._replace(Z=put(block.Z, coded.Z), L=put(block.L, coded.L))
@@ -313,6 +325,8 @@ class CodeStep:
             C, E = cholesky_solve(self.factor, rhs), None
             del rhs
         shrink = compiled.find("shrink", C) or shrink_plain
+        if block.weights is not None:
+            shrink = partial(shrink_weighted, shrink, block.weights)
         Z, L, scalars = shrink(C, block.Z, block.L, problem.epsilon, rho, self.theta)
         return block._replace(Z=Z, L=L), C, E, scalars
 
@@ -373,16 +387,25 @@ def make_problem(
     return Problem((0, q - 2 * c, q - c, q), epsilon, rho, xp.concat(roots, axis=-1), label_targets)
 
 
-def begin(problem: Problem, codes: tuple[int, ...] | None, block: Block) -> tuple[Block, tuple[int, Array]]:
-    """Return a block with zero codes, (..., K), or with the codes it has; its size and |T|^2 by parts."""
+def begin(
+    problem: Problem, codes: tuple[int, ...] | None, block: Block
+) -> tuple[Block, tuple[int, Array, Array]]:
+    """Return a block with zero codes, (..., K), or with the codes it has.
+
+    The sums are its number of samples, the sum of their weights, and |T|^2 by parts.
+    """
     xp, (*_, n, _) = namespace(block.X), block.X.shape
     if codes is not None:
         *problems, K = codes
         zeros = xp.zeros((*problems, n, K), dtype=block.X.dtype, device=block.X.device)
         block = block._replace(Z=zeros, L=xp.zeros_like(zeros))
     labels, c = take_rows(problem.label_targets, block.labels), problem.label_targets.shape[-2]
-    squares = [inner(part, part) for part in (block.X, labels[..., :c], labels[..., c:])]
-    return block, (n, xp.stack(xp.broadcast_arrays(*squares), axis=-1))
+    parts = map(block.weigh, (block.X, labels[..., :c], labels[..., c:]))
+    squares = xp.broadcast_arrays(*(inner(part, part) for part in parts))
+    total = n + 0 * squares[0]
+    if block.weights is not None:
+        total = 0 * squares[0] + xp.sum(xp.astype(block.weights, xp.float64), axis=-1)
+    return block, (n, total, xp.stack(squares, axis=-1))
 
 
 def factorise(M: Array, rho: Array) -> Cholesky:
@@ -423,11 +446,29 @@ def shrink_plain(
     return Z, L, xp.stack([l1, inner(L, gap), inner(gap, gap), inner(change, change), nonzeros], axis=-1)
 
 
+def shrink_weighted(
+    shrink: Callable[..., tuple[Array, Array, Array]],
+    weights: Array,
+    C: Array,
+    old: Array,
+    L: Array,
+    epsilon: Array,
+    rho: Array,
+    theta: float,
+) -> tuple[Array, Array, Array]:
+    """Return the result of `shrink`, with weighted sums: every sample is a problem, and has its own sums."""
+    alone = (x[..., None, :] for x in (C, old, L))
+    Z, L, scalars = shrink(*alone, epsilon[..., None], rho[..., None], theta)
+    sums = namespace(C).astype(weights, scalars.dtype)[..., None, :] @ scalars
+    return Z[..., 0, :], L[..., 0, :], sums[..., 0, :]
+
+
 def fit_of_codes(problem: Problem, M: Array, block: Block) -> tuple[Block, tuple[Array, Array]]:
     """Return the terms of (1) at Z for a block: |T - Z M|^2 by parts, (..., 3), and |Z|_1, in float64."""
     Z, xp = block.Z, namespace(block.Z)
-    E = add_product(problem.targets(block, Z.shape[:-2]), Z, M, -1.0)
-    return block, (part_norms(E, problem.bounds), xp.sum(xp.abs(Z), axis=(-2, -1), dtype=xp.float64))
+    E = block.weigh(add_product(problem.targets(block, Z.shape[:-2]), Z, M, -1.0))
+    l1 = xp.sum(xp.abs(block.weigh(block.weigh(Z))), axis=(-2, -1), dtype=xp.float64)
+    return block, (part_norms(E, problem.bounds), l1)
 
 
 def part_norms(E: Array, bounds: tuple[int, ...]) -> Array:

@@ -34,7 +34,7 @@ def default_n_atoms(n_samples: int, n_classes: int, a_sample: int = 2) -> int:
 
 
 def atom_counts(class_counts: Array, n_atoms: int) -> Array:
-    """Return the number of atoms of each class: in proportion to its samples, and at least one.
+    """Return the number of atoms of each class: in proportion to its samples or their weights, at least one.
 
     Floors of K n_j / n come first, then the largest remainders, ties to the lower class. A class without
     atoms gets one from the class with the largest m_j / n_j.
@@ -46,9 +46,10 @@ def atom_counts(class_counts: Array, n_atoms: int) -> Array:
     >>> atom_counts([90, 9, 1], 10)
     array([8, 1, 1])
     """
-    counts = np.asarray(class_counts, dtype=np.int64)
-    shares = counts * n_atoms
-    atoms, remainders = np.divmod(shares, counts.sum())
+    counts = np.asarray(class_counts)
+    shares = np.round(n_atoms * (counts / counts.sum()), 9)  # equal weights are equal only up to rounding
+    remainders, whole = np.modf(shares)
+    atoms = whole.astype(np.int64)
     by_remainder = np.argsort(-remainders, kind="stable")
     atoms[by_remainder[: n_atoms - atoms.sum()]] += 1
     for empty in np.flatnonzero(atoms == 0):

@@ -42,14 +42,14 @@ class Stream(NamedTuple):
 
     seed: int  # together with the number of batches, of the random numbers for the next batch
     n_batches: int
-    n_samples: int
+    n_samples: float  # the sum of their weights
     G: Array  # (K, K): C'C
     P: Array  # (K, q): C'[X, H, H diag(sqrt(m_j))]
     square: float  # |X|^2
-    class_weights: Array  # (c,): samples of each class
+    class_weights: Array  # (c,): samples of each class, or the sum of their weights
 
 
-def new_stream(n_atoms: int, n_columns: int, n_classes: int, seed: int, n_samples: int = 0) -> Stream:
+def new_stream(n_atoms: int, n_columns: int, n_classes: int, seed: int, n_samples: float = 0) -> Stream:
     """Return a stream without batches; `n_samples` is the number that atoms were learnt from before it."""
     G, P, weights = (np.zeros(shape) for shape in ((n_atoms, n_atoms), (n_atoms, n_columns), n_classes))
     return Stream(seed, 0, n_samples, G, P, 0.0, weights)
@@ -103,6 +103,7 @@ def learn(
     M, schedule, xp = atoms.M * problem.roots, dual_step or DualStep(), namespace(atoms.M)
     code_step = CodeStep(problem, M, factorise(M, problem.rho), schedule.first)
     n, G, P, squares, class_counts, nonzeros = blocks.map_sum(partial(batch_sums, code_step, schedule))
+    n = whole(n)
     new_G, new_P, square = to_host(G), to_host(P), float(squares[0])
     if stream.n_samples and not stream.n_batches:
         # The samples before the stream are unknown. In place of their sums, G = g I and P = g M hold the atoms
@@ -135,14 +136,23 @@ def batch_sums(code_step: CodeStep, schedule: DualStep, block: Block) -> tuple[B
     """Return a block as it is, and sums over its samples and codes, which start from zero and are not kept.
 
     The sums are the number of samples, G and P as in `Stream`, |T|^2 by parts, (3,), the number of samples of
-    each class, and the number of non-zeros of Z.
+    each class, and the number of non-zeros of Z. A sample counts with its weight.
     """
     problem, K = code_step.problem, code_step.M.shape[-2]
-    coded, (n, squares) = begin(problem, (K,), block)
+    coded, (_, total, squares) = begin(problem, (K,), block)
     for step in range(CODE_STEPS):
         coded, C, _, scalars = replace(code_step, theta=schedule.at(step)).codes(coded)
     xp, c = namespace(C), problem.label_targets.shape[-2]
-    label_sums = problem.label_sums(class_sums(C, block.labels, c)) / problem.roots[..., -2 * c :]
-    P = xp.concat([C.mT @ block.X, label_sums], axis=-1)
-    counts = np.bincount(to_host(block.labels), minlength=c)
-    return block, (n, C.mT @ C, P, squares, counts, scalars[..., 4])
+    C = block.weigh(C)
+    full = block.weigh(C)
+    label_sums = problem.label_sums(class_sums(full, block.labels, c)) / problem.roots[..., -2 * c :]
+    P = xp.concat([full.mT @ block.X, label_sums], axis=-1)
+    weights = None if block.weights is None else to_host(block.weights)
+    counts = np.bincount(to_host(block.labels), weights, minlength=c)
+    return block, (total, C.mT @ C, P, squares, counts, scalars[..., 4])
+
+
+def whole(total: Any) -> float:
+    """Return a sum of weights; as an integer if it is one, as it is without weights."""
+    value = float(total)
+    return int(value) if value.is_integer() else value

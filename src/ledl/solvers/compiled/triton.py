@@ -145,15 +145,16 @@ def shrink(
     sums = torch.empty((*problems, n_chunks, 5), dtype=torch.float64, device=C.device)
     epsilon, rho = (x.to(C.dtype).expand(*problems, 1, 1).contiguous() for x in (epsilon, rho))
     step = torch.full((1,), theta, dtype=C.dtype, device=C.device)  # a plain number would be passed in float32
-    grid = (n_chunks, C.numel() // (n * K))
-    _shrink[grid](C, old, L, Z, new_L, sums, epsilon, rho, step, n * K, CHUNK=CHUNK, num_warps=8)
+    grid = (n_chunks * (C.numel() // (n * K)),)  # one axis: others end at 65,535, and samples may be problems
+    _shrink[grid](C, old, L, Z, new_L, sums, epsilon, rho, step, n * K, n_chunks, CHUNK=CHUNK, num_warps=8)
     return Z, new_L, sums.sum(dim=-2)
 
 
 @triton.jit
-def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, CHUNK: tl.constexpr):
-    chunk, problem = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    offset = chunk.to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
+def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, n_chunks, CHUNK: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64)
+    chunk, problem = program % n_chunks, program // n_chunks
+    offset = chunk * CHUNK + tl.arange(0, CHUNK)
     inside = offset < size
     place = problem * size + offset
     penalty = tl.load(rho + problem)
@@ -167,7 +168,7 @@ def _shrink(C, old, L, Z, new_L, sums, epsilon, rho, theta, size, CHUNK: tl.cons
     change = z - tl.load(old + place, mask=inside, other=0.0)
     tl.store(Z + place, z, mask=inside)
     tl.store(new_L + place, dual, mask=inside)
-    sums += (problem * tl.num_programs(0) + chunk) * 5
+    sums += program * 5
     tl.store(sums, tl.sum(tl.abs(z).to(tl.float64), axis=0))
     tl.store(sums + 1, tl.sum(dual.to(tl.float64) * gap.to(tl.float64), axis=0))
     tl.store(sums + 2, tl.sum(gap.to(tl.float64) * gap.to(tl.float64), axis=0))
