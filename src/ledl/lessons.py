@@ -76,26 +76,28 @@ class Lesson(NamedTuple):
     doubtful_suggestions: Array  # what it says instead: columns of `probabilities`
     method: str  # the experts with their shares, in words
     copy_of: Array  # (n,): the sample of the graph that each row is, or is a copy of
-    graph: Graph | None  # of the expert with the largest share
-    labelled: Array  # (l,): samples of the graph with labels
+    graphs: tuple[tuple[float, Graph], ...]  # those that labels were spread over, with their weights
+    labelled: Array  # (l,): samples of the graphs with labels
     rows: Array  # (l,): their rows
     masses: Array  # (l,)
 
     def influence(self, row: int) -> tuple[Array, Array]:
-        """Return the rows with labels, and how much each adds to its own class at one row; the largest first.
+        """Return the rows with labels, and what share each has in what reaches one row; the largest first.
 
         F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
-        the entry i of (1 - a) (I - a S)^-1 e, with 1 in e at this row only, times its mass.
+        the entry i of (1 - a) (I - a S)^-1 e, with 1 in e at this row only, times its mass. The shares in each
+        graph count by its weight.
         """
-        if self.graph is None:
-            return self.rows[:0], self.masses[:0]
-        here = np.zeros((len(self.graph.sums), 1))
-        here[self.copy_of[row], 0] = 1
-        amounts = (
-            spread(self.graph.matrix(), here, SHARE_OF_NEIGHBOURS, tol=1e-6)[self.labelled, 0] * self.masses
-        )
-        order = np.argsort(-amounts, kind="stable")
-        return self.rows[order], amounts[order]
+        shares = np.zeros(len(self.rows))
+        for weight, graph in self.graphs:
+            here = np.zeros((len(graph.sums), 1))
+            here[self.copy_of[row], 0] = 1
+            amounts = (
+                spread(graph.matrix(), here, SHARE_OF_NEIGHBOURS, tol=1e-6)[self.labelled, 0] * self.masses
+            )
+            shares += weight * amounts / max(amounts.sum(), TINY)
+        order = np.argsort(-shares, kind="stable")
+        return self.rows[order], shares[order]
 
 
 class Estimate(NamedTuple):
@@ -191,7 +193,9 @@ class Learner:
             P = to_host(sharpen(found.total, where, one_hots, self.confidence))
             nobody = where[:0], one_hots[:0]
             unseen = to_host(sharpen(found.gaussians, *nobody, self.confidence))[labelled]
-        graph = Graph(*(to_host(part) for part in main))
+        graphs = [Graph(*(to_host(part) for part in one)) for one in (found.graph, self.space.graph)]
+        graph = graphs[int(weights[1] > weights[0])]
+        spreading = weights[:2] / max(weights[:2].sum(), TINY)
         questions = most_useful(usefulness(P, reached), mine < 0, graph.neighbours, graph.weights, QUESTIONS)
         own = unseen[np.arange(len(labelled)), numbers]
         doubtful = np.flatnonzero((own < UNLIKELY) & (unseen.max(axis=1) > LIKELY))
@@ -207,7 +211,7 @@ class Learner:
             unseen[doubtful].argmax(axis=1),
             shares,
             self.copy_of,
-            graph,
+            tuple((float(weight), one) for weight, one in zip(spreading, graphs, strict=True) if weight > 0.01),
             labelled,
             self.rows[labelled],
             masses(numbers)[numbers],
@@ -286,7 +290,7 @@ class Learner:
         none = np.empty(0, dtype=np.int64)
         empty = np.empty((len(y), 0), dtype=np.float32)
         return Lesson(
-            classes, empty, self.rows[questions], none, none, "", self.copy_of, None, none, none, np.empty(0)
+            classes, empty, self.rows[questions], none, none, "", self.copy_of, (), none, none, np.empty(0)
         )
 
     def _guess(

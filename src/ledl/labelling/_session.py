@@ -677,7 +677,7 @@ class Session:
         if asked.labels[i]:
             text = f"Its label is “{names[int(asked.labels[i])]}”, so the model does not guess."
         if because:
-            text += " The labelled images that count most for it are shown, with their shares."
+            text += " The labelled images that count most here are shown, with their shares."
         return {**answer, "ranking": ranking, "because": because, "text": text, "model": asked.number}
 
     # What is learnt

@@ -1,4 +1,4 @@
-// One image as large as the page allows, and which labelled images speak for its label.
+// One image as large as the page allows, and which labelled images count most for its label.
 
 import { get, Refused } from "/static/api.js";
 import { $, el, percent } from "/static/dom.js";
@@ -60,7 +60,7 @@ export class Large {
     this.why.replaceChildren(
       el("h3", { text: "What the model thinks" }), el("ul", { class: "bars" }, ...bars),
       el("p", { class: "soft", text: answer.text }),
-      ...(because.length ? [el("h3", { text: "Labelled images that speak for it" }), el("ul", { class: "because" }, ...because)] : []),
+      ...(because.length ? [el("h3", { text: "Labelled images that count most" }), el("ul", { class: "because" }, ...because)] : []),
     );
   }
 
