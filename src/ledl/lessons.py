@@ -58,6 +58,8 @@ FACTORS = (0.1, 0.2, 0.4, 0.8, 1.6)
 UNLIKELY, LIKELY = 0.05, 0.75
 # Every third question is a random check until there are so many checks, then every tenth.
 MANY_CHECKS, EVERY_FIRST, EVERY_LATER = 40, 3, 10
+# What share of suggestions is right before any check, and how many checks that counts for.
+USUAL, USUAL_CHECKS = 0.9, 10
 # The random checks are hidden in so many parts.
 PARTS = 4
 
@@ -157,7 +159,7 @@ class Learner:
         self.without: list[tuple[Array, Array] | None] = [None] * PARTS  # classes, guesses without a part
         self.said: dict[int, Said] = {}  # by sample, the last one at the end
         self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
-        self.confidence = 0.9
+        self.confidence = USUAL
 
     def learn(self, y: Array) -> Lesson:
         """Return what the labels teach.
@@ -254,8 +256,10 @@ class Learner:
         with one_blas_thread(), float32_products("full", self.device):
             judge = partial(self._hits, mine, hidden, weights, cancelled)
             n_right = sum(map_in_threads(judge, range(PARTS), 1 if self.device else self.threads))
-        # Suggestions are as sure as they are right, in the mean.
-        self.confidence = float(np.clip(n_right / len(hidden), 0.5, 0.98))
+        # Suggestions are as sure as they are right, in the mean. A few checks do not change what is usual by much.
+        self.confidence = float(
+            np.clip((n_right + USUAL * USUAL_CHECKS) / (len(hidden) + USUAL_CHECKS), 0.5, 0.98)
+        )
         return with_interval(n_right, len(hidden))
 
     def _hits(
