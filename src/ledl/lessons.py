@@ -256,7 +256,7 @@ class Learner:
         with one_blas_thread(), float32_products("full", self.device):
             judge = partial(self._hits, mine, hidden, weights, cancelled)
             n_right = sum(map_in_threads(judge, range(PARTS), 1 if self.device else self.threads))
-        # Suggestions are as sure as they are right, in the mean. A few checks do not change what is usual by much.
+        # Suggestions are as sure as they are right, in the mean. A few checks do not change that much.
         self.confidence = float(
             np.clip((n_right + USUAL * USUAL_CHECKS) / (len(hidden) + USUAL_CHECKS), 0.5, 0.98)
         )
