@@ -17,8 +17,9 @@ be of one size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from ledl.solvers.graph import (
     one_hot,
     reach,
     sharpen,
+    sharpness,
     spread,
 )
 
@@ -60,12 +62,8 @@ UNLIKELY, LIKELY = 0.05, 0.75
 MANY_CHECKS, EVERY_FIRST, EVERY_LATER = 40, 3, 10
 # What share of suggestions is right before any check, and how many checks that counts for.
 USUAL, USUAL_CHECKS = 0.9, 10
-# The random checks are hidden in so many parts.
+# Random checks are left out of Gaussians in so many parts.
 PARTS = 4
-
-
-class CancelledError(Exception):
-    """Newer labels are there, so the work was given up."""
 
 
 class Lesson(NamedTuple):
@@ -119,6 +117,9 @@ class Guesses(NamedTuple):
     R: Array  # (n, c): probabilities from Gaussians of all samples, for the next space
     gaussians: Array  # (n, c): their logarithms, where labelled samples have no say about themselves
     graph: Graph  # in the learnt space
+    learnt: Array  # (n, c): labels that were spread over it
+    plain: Array  # (n, c): labels that were spread over the graph of the samples as they are
+    weights: Array  # of the experts
 
 
 class Said(NamedTuple):
@@ -154,9 +155,6 @@ class Learner:
                 X[self.rows], n_components=r, k=NEIGHBOURS, device=device, threads=self.threads
             )
             self.plain = self.space.graph.matrix()
-        # Random checks of a part are hidden from the guesses that judge this part, now and ever.
-        self.parts = np.random.default_rng(0).permutation(len(self.rows)) % PARTS
-        self.without: list[tuple[Array, Array] | None] = [None] * PARTS  # classes, guesses without a part
         self.said: dict[int, Said] = {}  # by sample, the last one at the end
         self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
         self.confidence = USUAL
@@ -185,7 +183,7 @@ class Learner:
             else:
                 self._note_what_was_said(labelled)
             weights = self._weights(mine)
-            start = None if self.last is None else carried_over((self.last[0], self.last[1].R), classes)
+            start = None if self.last is None else carried_over(self.last[0], self.last[1].R, classes)
             found = self._guess(labelled, numbers, len(classes), weights, start)
             self.last = classes, found, labelled
             main = self.space.graph if weights[1] > weights[0] else found.graph
@@ -219,64 +217,83 @@ class Learner:
             masses(numbers)[numbers],
         )
 
-    def estimate(
-        self, y: Array, checks: Array, *, cancelled: Callable[[], bool] | None = None
-    ) -> Estimate | None:
+    def estimate(self, y: Array, checks: Array) -> Estimate | None:
         """Return how many suggestions are right, from labels of samples that were drawn at random.
 
-        These labels have taught, too. So they are hidden, a part of them at a time, and the others teach,
-        starting from guesses that have never known this part. Old checks are judged in the same way as new
-        ones, by what is known now.
+        These labels have taught, too. So each one is left out when it is judged: of the labels that spread to
+        the sample, its own is not counted. Old checks are judged in the same way as new ones, by what is known
+        now. The samples that are left are easier than the checks were when they were drawn, because the hardest
+        ones have been asked for since. So the share is corrected by how much surer the model is of them.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            As in `learn`.
+            The labels of the last lesson.
         checks : array-like
             Rows that were drawn at random, all with labels.
-        cancelled : callable, default=None
-            Asked between steps. If it returns True, the work is given up.
 
         Returns
         -------
         estimate : Estimate or None
             None if there are no checks, or fewer than two classes.
-
-        Raises
-        ------
-        CancelledError
-            If `cancelled` has returned True.
         """
         mine = self._of_samples(np.asarray(y))
-        hidden = np.unique(self.copy_of[np.asarray(checks, dtype=np.int64)])
-        hidden = hidden[mine[hidden] >= 0]
-        if self.space is None or not len(hidden) or len(np.unique(mine[mine >= 0])) < 2:
+        samples = np.unique(self.copy_of[np.asarray(checks, dtype=np.int64)])
+        samples = samples[mine[samples] >= 0]
+        if self.space is None or not len(samples) or len(np.unique(mine[mine >= 0])) < 2:
             return None
-        weights = self._weights(mine)
+        if self.last is None or not np.array_equal(self.last[2], np.flatnonzero(mine >= 0)):
+            self.learn(y)
+        assert self.last is not None
+        classes, guesses, _ = self.last
         with one_blas_thread(), float32_products("full", self.device):
-            judge = partial(self._hits, mine, hidden, weights, cancelled)
-            n_right = sum(map_in_threads(judge, range(PARTS), 1 if self.device else self.threads))
+            total = self._left_out(samples, mine)
+            factor = sharpness(guesses.total, self.confidence)
+        right = classes[total.argmax(axis=1)] == mine[samples]
+        sure = softmax(factor * total, axis=1).max(axis=1)
+        others = softmax(factor * to_host(guesses.total)[mine < 0].astype(np.float64), axis=1).max(axis=1)
+        surer = others.mean() - sure.mean() if len(others) else 0.0
+        found = with_interval(float(np.clip(right.mean() + surer, 0, 1)), len(samples))
         # Suggestions are as sure as they are right, in the mean. A few checks do not change that much.
-        self.confidence = float(
-            np.clip((n_right + USUAL * USUAL_CHECKS) / (len(hidden) + USUAL_CHECKS), 0.5, 0.98)
-        )
-        return with_interval(n_right, len(hidden))
+        shown = (found.accuracy * len(samples) + USUAL * USUAL_CHECKS) / (len(samples) + USUAL_CHECKS)
+        self.confidence = float(np.clip(shown, 0.5, 0.98))
+        return found
 
-    def _hits(
-        self, mine: Array, checks: Array, weights: Array, cancelled: Callable[[], bool] | None, part: int
-    ) -> int:
-        """Return how many random checks of a part are found while they are hidden."""
-        hidden = checks[self.parts[checks] == part]
-        known = mine.copy()
-        known[hidden] = -1
-        labelled = np.flatnonzero(known >= 0)
-        classes, numbers = np.unique(known[labelled], return_inverse=True)
-        if not len(hidden) or len(classes) < 2:
-            return 0
-        start = carried_over(self.without[part], classes)
-        found = self._guess(labelled, numbers, len(classes), weights, start, 1, cancelled)
-        self.without[part] = classes, found.R
-        return int((classes[to_host(found.total)[hidden].argmax(axis=1)] == mine[hidden]).sum())
+    def _left_out(self, samples: Array, mine: Array) -> Array:
+        """Return what the experts would say of labelled samples together, without the label of each: (m, c).
+
+        F = (1 - a) (I - a S)^-1 H is linear in the labels H. So what reaches sample i from the others is the
+        sum over them of column i of (1 - a) (I - a S)^-1, times their masses. The learnt space stays as it is.
+        From the Gaussians of labelled samples, a part of the samples is left out at a time.
+        """
+        assert self.space is not None
+        assert self.last is not None
+        classes, guesses, labelled = self.last
+        Z, m = self.space.Z, len(samples)
+        numbers = np.searchsorted(classes, mine[labelled])
+        one_hots = np.eye(len(classes))[numbers]
+        H = one_hots * masses(numbers)
+        here = np.zeros((len(mine), m), dtype=np.float32)
+        here[samples, np.arange(m)] = 1
+        logs = []
+        for S, F in ((guesses.graph.matrix(), guesses.learnt), (self.plain, guesses.plain)):
+            columns = to_host(spread(S, as_array(here, Z), SHARE_OF_NEIGHBOURS, tol=1e-5))[labelled]
+            others = columns.T * (labelled != samples[:, None])
+            logs.append(sharpness(log_shares(F)) * log_shares(others @ H))
+        guess = partial(Gaussians.of_labelled, Z, self.space.products)
+        every = as_array(labelled, Z), as_array(one_hots.astype(np.float32), Z)
+        factor, alone = sharpness(guess(*every).guess(Z)), np.empty((m, len(classes)))
+        for part in range(min(PARTS, m)):
+            hidden = samples[part::PARTS]
+            rest = ~np.isin(labelled, hidden)
+            others = as_array(labelled[rest], Z), as_array(one_hots[rest].astype(np.float32), Z)
+            alone[part::PARTS] = to_host(guess(*others).guess(Z[as_array(hidden, Z)]))
+            alone[part::PARTS][
+                :, ~one_hots[rest].any(axis=0)
+            ] = -np.inf  # a class without labels is not guessed
+        logs.append(factor * alone)
+        logs = [np.maximum(log_softmax(one, axis=1), np.log(TINY)) for one in logs]
+        return np.einsum("e,enc->nc", guesses.weights, np.stack(logs))
 
     def _of_samples(self, y: Array) -> Array:
         """Return the labels of distinct samples. Of copies with different labels, the last row counts."""
@@ -305,7 +322,6 @@ class Learner:
         weights: Array,
         R: Array | None,
         threads: int | None = None,
-        cancelled: Callable[[], bool] | None = None,
     ) -> Guesses:
         """Return the guesses of all experts, from labels and from the guesses R of a lesson before, if any."""
         assert self.space is not None
@@ -314,15 +330,20 @@ class Learner:
         one_hots = np.eye(c, dtype=np.float32)[numbers]
         known = where, as_array(one_hots, Z)
         H = one_hot(Z, where, as_array(one_hots * masses(numbers).astype(np.float32), Z))
-        how = H, threads or self.threads, cancelled
+        how = H, threads or self.threads
         alone = sharpen(Gaussians.of_labelled(Z, products, *known).guess(Z), *known)
-        plain = sharpen(log_shares(spread(self.plain, H, SHARE_OF_NEIGHBOURS)), *known)
+        F = spread(self.plain, H, SHARE_OF_NEIGHBOURS)
+        plain = sharpen(log_shares(F), *known)
         if R is None:  # each start goes its own way for two steps
             ends = []
             for start in (alone, plain):
                 _, learnt = self._spread_in_space_of(start, *how)
-                ends.append(self._spread_in_space_of(sharpen(self._gaussians(learnt, known), *known), *how)[1])
-            R = sharpen(ends[0] + ends[1], *known)
+                ends.append(
+                    self._spread_in_space_of(sharpen(self._gaussians(log_shares(learnt), known), *known), *how)[
+                        1
+                    ]
+                )
+            R = sharpen(log_shares(ends[0]) + log_shares(ends[1]), *known)
         else:
             R[where] = known[1]
             R = (R + alone + plain) / 3
@@ -330,23 +351,19 @@ class Learner:
         for _ in range(2):
             graph, learnt = self._spread_in_space_of(R, *how)
             # All are as sure as each other, so that weights mean the same for each.
-            experts = tuple(log(one + TINY) for one in (sharpen(learnt, *known), plain, alone))
+            experts = tuple(log(one + TINY) for one in (sharpen(log_shares(learnt), *known), plain, alone))
             total = sum(float(weight) * one for weight, one in zip(weights, experts, strict=True))
             gaussians = self._gaussians(total, known)
             R = sharpen(gaussians, *known)
-        return Guesses(experts, total, R, gaussians, graph)
+        return Guesses(experts, total, R, gaussians, graph, learnt, F, np.asarray(weights))
 
-    def _spread_in_space_of(
-        self, R: Array, H: Array, threads: int, cancelled: Callable[[], bool] | None
-    ) -> tuple[Graph, Array]:
-        """Return the graph in the space that guesses R teach, and the logarithms of labels H spread over it."""
+    def _spread_in_space_of(self, R: Array, H: Array, threads: int) -> tuple[Graph, Array]:
+        """Return the graph in the space that guesses R teach, and the labels H spread over it."""
         assert self.space is not None
-        if cancelled is not None and cancelled():
-            raise CancelledError
         Z = self.space.Z
         axes = Gaussians.of(Z, self.space.products, R, SHRINKAGE).directions()
         graph = Graph.of(Z @ axes, min(NEIGHBOURS, len(Z) - 1), threads)
-        return graph, log_shares(spread(graph.matrix(), H, SHARE_OF_NEIGHBOURS))
+        return graph, spread(graph.matrix(), H, SHARE_OF_NEIGHBOURS)
 
     def _gaussians(self, scores: Array, known: tuple[Array, Array]) -> Array:
         """Return what Gaussians of all samples say, whose classes these scores and the labels guess."""
@@ -408,11 +425,8 @@ class Learner:
         return np.asarray(likely @ grid / likely.sum())
 
 
-def carried_over(last: tuple[Array, Array] | None, classes: Array) -> Array | None:
+def carried_over(before: Array, R: Array, classes: Array) -> Array:
     """Return earlier guesses (n, c) for the classes of now, with 0 for a class that is new."""
-    if last is None:
-        return None
-    before, R = last
     xp = namespace(R)
     padded = xp.concat([R, xp.zeros_like(R[:, :1])], axis=1)
     R = padded[:, as_array(places_of(classes, before), padded)]
@@ -433,12 +447,12 @@ def places_of(values: Array, among: Array) -> Array:
     return np.where(among[places] == values, places, len(among))
 
 
-def with_interval(n_right: int, n: int) -> Estimate:
-    """Return a share and its 90 % interval, Wilson's."""
-    from scipy.stats import binomtest  # takes a while to import
-
-    interval = binomtest(n_right, n).proportion_ci(0.9, method="wilson")
-    return Estimate(n_right / n, float(interval.low), float(interval.high), n)
+def with_interval(share: float, n: int) -> Estimate:
+    """Return a share of n, and its 90 % interval, Wilson's."""
+    z = NormalDist().inv_cdf(0.95)
+    middle, whole = share + z * z / (2 * n), 1 + z * z / n
+    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Estimate(share, float(max(middle - half, 0) / whole), float(min((middle + half) / whole, 1)), n)
 
 
 def mix(questions: Sequence[int], checks: Sequence[int], n: int, n_checks: int = 0) -> list[tuple[int, bool]]:

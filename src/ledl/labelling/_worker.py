@@ -21,8 +21,8 @@ from ledl.image_models import describe, extract
 from ledl.images import ImageError, content_key, shown
 from ledl.labelling._store import FeatureRows, Image
 
-# An estimate that is this old is finished, even if newer labels wait; a younger one is given up for them.
-PATIENCE = 60.0  # seconds
+# Newer labels come before an estimate, unless the last one is this old.
+PATIENCE = 10.0  # seconds
 # A worker that dies is started again so many times.
 RESTARTS = 1
 
@@ -213,7 +213,7 @@ def _content(path: Path) -> str | None:
 
 def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
     """Learn from the newest labels again and again, and estimate how good it is in between."""
-    from ledl.lessons import CancelledError, Learner
+    from ledl.lessons import Learner
 
     learner: Learner | None = None
     last_estimate = -PATIENCE
@@ -228,11 +228,8 @@ def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
                 lesson = learner.learn(job.y)  # not given up for newer labels, which may never stop coming
                 send(("lesson", job.number, lesson, time.perf_counter() - start))
                 is_old = time.monotonic() - last_estimate >= PATIENCE
-                wanted = None if is_old else inbox.has_news
-                if len(job.checks):
-                    send(("estimate", job.number, learner.estimate(job.y, job.checks, cancelled=wanted)))
+                if len(job.checks) and (is_old or not inbox.has_news()):
+                    send(("estimate", job.number, learner.estimate(job.y, job.checks)))
                     last_estimate = time.monotonic()
-        except CancelledError:
-            continue
         except Exception as error:  # the person goes on answering; the page says what is wrong
             send(("failed", f"Nothing could be learnt: {type(error).__name__}: {error}"))

@@ -265,22 +265,27 @@ class Gaussians(NamedTuple):
 def sharpen(scores: Array, labelled: Array, labels: Array, confidence: float = CONFIDENCE) -> Array:
     """Return probabilities proportional to exp(t scores), with the t that makes the mean of the largest 0.9.
 
-    `confidence` is another such mean.
-
-    Labelled samples get their labels: `labelled` has their rows, `labels` (l, c) is one-hot.
+    `confidence` is another such mean. Labelled samples get their labels: `labelled` has their rows, `labels`
+    (l, c) is one-hot.
     """
     xp = namespace(scores)
-    scores = scores - xp.max(scores, axis=1, keepdims=True)
+    found = xp.exp(sharpness(scores, confidence) * (scores - xp.max(scores, axis=1, keepdims=True)))
+    found = found / xp.sum(found, axis=1, keepdims=True)
+    found[labelled] = labels
+    return found
+
+
+def sharpness(scores: Array, confidence: float = CONFIDENCE) -> float:
+    """Return the factor t with which the mean of the largest probabilities, exp(t scores), is `confidence`."""
+    xp = namespace(scores)
     some = scores[:: max(1, len(scores) // SOME_ROWS)]
+    some = some - xp.max(some, axis=1, keepdims=True)
     low, high = -10.0, 10.0
     for _ in range(20):
         middle = (low + high) / 2
         mean = float(xp.mean(1 / xp.sum(xp.exp(math.exp(middle) * some), axis=1)))
         low, high = (middle, high) if mean < confidence else (low, middle)
-    found = xp.exp(math.exp(middle) * scores)
-    found = found / xp.sum(found, axis=1, keepdims=True)
-    found[labelled] = labels
-    return found
+    return math.exp(middle)
 
 
 class Spread(NamedTuple):
