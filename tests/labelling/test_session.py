@@ -255,6 +255,29 @@ def test_suggestions_and_the_views_of_them(folder, open_folder):
     assert all(session.image(i)["suggestion"] in (2, 3) for i in session.find(state="unlabelled"))
 
 
+def test_an_image_that_joins_later_keeps_all_names_right(folder, open_folder):
+    open_folder(folder)
+    shutil.copy(folder / "null/00.png", folder / "a first one.png")
+    session = open_folder(folder)
+    assert [image.path for image in session.images] == sorted(image.path for image in session.images)
+    assert session.names == [image.path for image in session.images]
+    assert [session.image(i)["name"] for i in session.find(search="first")] == ["a first one.png"]
+
+
+def test_copies_with_different_labels_do_not_shift_the_classes(folder, open_folder):
+    for copy in ("x.png", "y.png", "z.png"):
+        shutil.copy(folder / "null/11.png", folder / copy)
+    session = open_folder(folder)
+    session.answer(ids_of(session, "x.png"), new_class="alone")  # its only label, which the copy's outweighs
+    session.answer(ids_of(session, "y.png"), new_class="null")
+    taught(session, 4)
+    names = {i: session.classes[session.suggestion[i]].name for i in session.find(state="unlabelled")}
+    assert names[session.names.index("z.png")] == "null"
+    right = sum(name == session.names[i].split("/")[0] for i, name in names.items())
+    assert right > 20
+    assert "alone" not in names.values()
+
+
 def test_an_explanation_names_labelled_images_and_shares(folder, open_folder):
     session = open_folder(folder)
     assert "Nothing was learnt" in session.explain(session.images[5].id)["text"]

@@ -186,7 +186,7 @@ class Session:
         self.on_change: Callable[[], object] = int  # called after each change, with the lock
         self.revision = int(time.time() * 1000)  # grows over restarts, too
         self.images, self.n = sorted(images, key=lambda image: image.path), len(images)
-        self.names = [shown(image.path) for image in images]
+        self.names = [shown(image.path) for image in self.images]
         self.place = {image.id: i for i, image in enumerate(self.images)}
         self.unreadable = unreadable
         self.is_readable = np.ones(self.n, dtype=bool)
@@ -215,7 +215,7 @@ class Session:
         self.probability = np.zeros(self.n, dtype=np.float32)
         self.doubt = dict[int, int]()  # images and what the model would call them, most doubtful first
         self.job = self.learnt_job = 0
-        self.jobs: dict[int, tuple[Array, Array]] = {}
+        self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
         self.curve = store.curve()
         self.estimate = self.curve[-1] if self.curve else None
 
@@ -706,12 +706,11 @@ class Session:
         with self.lock:
             self.job += 1
             labels = self.label.copy()
-            classes = np.unique(labels[self.rows][labels[self.rows] > 0])
             y = np.where(labels > 0, labels, -1)[self.rows]  # ids, so that a class stays the same class
             is_check = np.zeros(self.n, dtype=bool)
             is_check[list(self.drawn)] = True
             self.jobs = {number: job for number, job in self.jobs.items() if number > self.learnt_job}
-            self.jobs[self.job] = classes, labels
+            self.jobs[self.job] = labels
             return Job(self.job, y, np.flatnonzero(is_check[self.rows] & (y >= 0)))
 
     def report(self, word: str, *what: Any) -> None:
@@ -742,7 +741,8 @@ class Session:
         self.learn()
 
     def _on_lesson(self, job: int, lesson: Lesson, seconds: float) -> None:
-        classes, labels = self.jobs.pop(job)
+        # Not the classes of all labels: of copies of an image with different labels, one label counts.
+        labels, classes = self.jobs.pop(job), lesson.classes
         self.learnt_job = job
         shares, number = lesson.probabilities, 0
         self.suggestion[:] = self.second[:] = 0
