@@ -9,6 +9,8 @@ import pytest
 from ledl.images import ImageError
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
+from ledl.labelling._worker import prepare
+from ledl.lessons import Learner
 
 
 def labels_of(session):
@@ -83,6 +85,22 @@ def test_a_table_counts_more_than_folders_and_a_person_more_than_both(folder, op
     assert found["null/02.png"] == ("null", "folder")  # no longer in the table
     table.unlink()
     assert labels_of(open_folder(folder, labels=None)) == found  # the table was read, and is not needed again
+
+
+def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path):
+    session = open_folder(folder, labels=["folder"])
+    one, null, two = session.classes
+    session.rename_class(two, "second")
+    session.merge_class(one, null)
+    session.merge_class(null, two)
+    shutil.copy(folder / "null/00.png", folder / "null/new.png")
+    again = open_folder(folder, labels=None)
+    assert Counter(labels_of(again).values()) == {("second", "folder"): 37}
+    assert [c.name for c in again.classes.values() if not c.gone] == ["second"]
+    (tmp_path / "known.csv").write_text("path,label\nnull/01.png,NULL\n")
+    again = open_folder(folder, labels=[str(tmp_path / "known.csv")])
+    assert labels_of(again) == {"null/01.png": ("second", "table")}
+    assert labels_of(open_folder(folder, labels=None)) == {"null/01.png": ("second", "table")}
 
 
 def test_a_table_alone_means_no_folders(folder, open_folder, tmp_path):
@@ -253,6 +271,17 @@ def test_suggestions_and_the_views_of_them(folder, open_folder):
     assert len(session.find(state="labelled")) == 6
     session.merge_class(1, 2)
     assert all(session.image(i)["suggestion"] in (2, 3) for i in session.find(state="unlabelled"))
+
+
+def test_a_lesson_that_comes_after_merges_suggests_the_class_that_is_left(folder, open_folder):
+    session = open_folder(folder)
+    taught(session)
+    learner = Learner(prepare(session.task(), lambda message: session.report(*message)))
+    job = session.next_job()
+    session.merge_class(3, 1)
+    session.merge_class(1, 2)
+    session.report("lesson", job.number, learner.learn(job.y), 0.0)
+    assert {session.image(i)["suggestion"] for i in session.find(state="unlabelled")} == {2}
 
 
 def test_an_image_that_joins_later_keeps_all_names_right(folder, open_folder):

@@ -245,7 +245,9 @@ class Session:
         if has_tables and not given:  # tables are read when they are given
             old = {i for i in old if self.view[i] == "folder"}
         change = Change("labels at hand", [], [])
-        ids = {simplified(c.name): c.id for c in self.classes.values() if not c.gone}
+        # A folder or a table still says the old name of a class that was renamed or merged.
+        ids = {simplified(name): key for name, old in self.store.names() if (key := self._followed(old))}
+        ids |= {simplified(c.name): c.id for c in self.classes.values() if not c.gone}
         refused = Counter[str]()
         for i in sorted({*wanted, *old}):
             name, view = wanted.get(i, ("", "undo"))
@@ -259,7 +261,7 @@ class Session:
                     refused[str(error)] += 1
                     continue
                 number = ids[simplified(name)] = change.classes[-1].id
-            if number != self.label[i]:
+            if number != self.label[i] or (number and view != self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, False, view))
         for text, n in refused.items():
             report(f"{n} images get no label. {text}")
@@ -494,6 +496,13 @@ class Session:
     def _live(self, key: Any) -> int | None:
         found = self.classes.get(int(key))
         return None if found is None or found.gone else found.id
+
+    def _followed(self, key: int) -> int:
+        """Return the class into which a class was merged, or itself, or 0 if it is gone."""
+        found = self.classes[key]
+        while found.merged_into is not None:
+            found = self.classes[found.merged_into]
+        return 0 if found.gone else found.id
 
     def _is_doubtful(self, i: int) -> bool:
         """Return whether the model contradicts a label that nobody has looked at again since."""
@@ -755,8 +764,9 @@ class Session:
             rows = self.rows[is_new]
             self.suggestion[rows], self.second[rows] = classes[order[is_new, 0]], classes[order[is_new, 1]]
             self.probability[rows] = shares.max(axis=1)[is_new]
-            for gone in [c for c in self.classes.values() if c.gone and c.merged_into]:
-                self.suggestion[self.suggestion == gone.id] = gone.merged_into or 0
+            for gone in [c.id for c in self.classes.values() if c.gone]:
+                for guess in (self.suggestion, self.second):
+                    guess[guess == gone] = self._followed(gone)
         self.asked = Asked(lesson, classes, labels, number, seconds)
         doubtful, others = self.rows[lesson.doubtful], classes[lesson.doubtful_suggestions]
         self.doubt = dict(zip(doubtful.tolist(), others.tolist(), strict=True))

@@ -284,6 +284,10 @@ class Store:
         rows = self.db.execute("SELECT class, name, gone, merged_into FROM classes ORDER BY id")
         return {row[0]: _class(row) for row in rows}
 
+    def names(self) -> list[tuple[str, int]]:
+        """Return all names that classes ever had, with their ids, the newest last."""
+        return self.db.execute("SELECT name, class FROM classes ORDER BY id").fetchall()
+
     def answers(self) -> list[Answer]:
         """Return the last answer for each image."""
         rows = self.db.execute(
