@@ -9,6 +9,7 @@ import pytest
 from ledl.images import ImageError
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
+from ledl.labelling._store import StoreError
 from ledl.labelling._worker import prepare
 from ledl.lessons import Learner
 
@@ -305,6 +306,35 @@ def test_copies_with_different_labels_do_not_shift_the_classes(folder, open_fold
     right = sum(name == session.names[i].split("/")[0] for i, name in names.items())
     assert right > 20
     assert "alone" not in names.values()
+
+
+def test_a_full_disk_or_a_failed_lesson_does_not_end_learning(folder, open_folder, monkeypatch):
+    session = open_folder(folder)
+    taught(session)
+    before = session.suggestion.copy()
+    learner = Learner(prepare(session.task(), lambda message: session.report(*message)))
+    with monkeypatch.context() as patch:
+
+        def full(*_):
+            raise StoreError("Not stored: the disk is full.")
+
+        patch.setattr(session.store, "add_lesson", full)
+        patch.setattr(session.store, "note_contents", full)
+        session.report("ready", [image.id for image in session.images], [])
+        job = session.next_job()
+        session.report("lesson", job.number, learner.learn(job.y), 0.0)
+    state = session.state()
+    assert "full" in state["notice"]
+    assert state["features"]["ready"]
+    assert not state["learning"]
+    assert (session.suggestion == before).all()
+
+    failed, waiting = session.next_job(), session.next_job()
+    session.report("failed", "Nothing could be learnt.", failed.number)
+    assert session.state()["learning"]  # the other one is still to come
+    session.next_job()
+    session.report("lesson", waiting.number, learner.learn(waiting.y), 0.0)
+    assert session.state()["notice"] is None
 
 
 def test_an_explanation_names_labelled_images_and_shares(folder, open_folder):

@@ -32,7 +32,19 @@ from ledl.images import (
     simplified,
     unused_lines,
 )
-from ledl.labelling._store import BY, NAME, Answer, BusyError, Change, Class, Image, Store, alone, place_of
+from ledl.labelling._store import (
+    BY,
+    NAME,
+    Answer,
+    BusyError,
+    Change,
+    Class,
+    Image,
+    Store,
+    StoreError,
+    alone,
+    place_of,
+)
 from ledl.labelling._worker import Job, Task, Worker
 
 if TYPE_CHECKING:
@@ -725,7 +737,10 @@ class Session:
     def report(self, word: str, *what: Any) -> None:
         """Take in a message of the worker."""
         with self.lock:
-            getattr(self, f"_on_{word}")(*what)
+            try:
+                getattr(self, f"_on_{word}")(*what)
+            except StoreError as error:  # a full disk: the thread that listens goes on, and so does learning
+                self.notice = str(error)
             self._changed()
 
     def _on_progress(self, done: int, total: int, text: str) -> None:
@@ -741,24 +756,25 @@ class Session:
                 self.unreadable.append((self.names[i], reason.replace(path, self.names[i])))
 
     def _on_ready(self, ids: list[int], contents: list[tuple[int, str]]) -> None:
-        if self.is_writer:
-            self.store.note_contents(contents)
         self.rows = np.array([self.place[key] for key in ids], dtype=np.int64)
         self.row_of[self.rows] = np.arange(len(ids))
         error = None if ids else "No image can be read, so nothing can be learnt."
         self.progress |= {"ready": True, "done": self.progress["total"], "error": error}
         self.learn()
+        if self.is_writer:
+            self.store.note_contents(contents)
 
     def _on_lesson(self, job: int, lesson: Lesson, seconds: float) -> None:
         # Not the classes of all labels: of copies of an image with different labels, one label counts.
         labels, classes = self.jobs.pop(job), lesson.classes
         self.learnt_job = job
         shares, number = lesson.probabilities, 0
-        self.suggestion[:] = self.second[:] = 0
-        self.probability[:] = 0
         if shares.shape[1] > 1:
             n_labels = int((labels > 0).sum())
             number = self.store.add_lesson(n_labels, seconds, lesson.method) if self.is_writer else 1
+        self.suggestion[:] = self.second[:] = 0
+        self.probability[:] = 0
+        if number:
             order = np.argsort(-shares, axis=1, kind="stable")
             is_new = labels[self.rows] == 0
             rows = self.rows[is_new]
@@ -770,6 +786,7 @@ class Session:
         self.asked = Asked(lesson, classes, labels, number, seconds)
         doubtful, others = self.rows[lesson.doubtful], classes[lesson.doubtful_suggestions]
         self.doubt = dict(zip(doubtful.tolist(), others.tolist(), strict=True))
+        self.notice = None  # what was wrong is over
 
     def _on_estimate(self, job: int, found: Estimate | None) -> None:
         if found is None or self.asked is None or not self.asked.number:
@@ -781,8 +798,8 @@ class Session:
         self.estimate = (n_labels, *values)
         self.curve = [point for point in self.curve if point[0] != n_labels] + [self.estimate]
 
-    def _on_failed(self, text: str) -> None:
-        self.learnt_job = self.job
+    def _on_failed(self, text: str, job: int | None = None) -> None:
+        self.learnt_job = self.job if job is None else job
         self.notice = text
         if not self.progress["ready"]:
             self.progress["error"] = text
