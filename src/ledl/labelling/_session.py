@@ -528,7 +528,7 @@ class Session:
         """Return all that the page shows beside images."""
         with self.lock:
             is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
-            counts = Counter(self.label[self.label > 0].tolist())
+            counts = Counter(self.label[(self.label > 0) & self.is_readable].tolist())
             guesses = Counter(self.suggestion[is_open].tolist())
             examples: dict[int, list[int]] = {}
             for i in np.flatnonzero((self.label > 0) & self.is_readable).tolist():
