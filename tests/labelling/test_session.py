@@ -142,6 +142,8 @@ def test_undo_stops_at_labels_at_hand(folder, open_folder):
         "x" * 255,
         "Ünïcode 猫",
         "'; DROP TABLE meta; --",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+        "\U0001f469\u200d\U0001f33e",  # an emoji of two that are joined
     ],
 )
 def test_names_that_look_dangerous_are_only_text(folder, open_folder, name):
@@ -158,6 +160,17 @@ def test_names_that_cannot_be(folder, open_folder, name):
     with pytest.raises(RefusedError):
         session.add_class(name)
     assert session.classes == {}
+
+
+def test_joiners_alone_make_no_name_and_no_other_name(folder, open_folder):
+    session = open_folder(folder)
+    session.add_class("\u200dcat\u200c")
+    assert [c.name for c in session.classes.values()] == ["cat"]
+    for name in ("c\u200cat", "\u200c\u200d", "un\u200dsure"):
+        with pytest.raises(RefusedError):
+            session.add_class(name)
+    session.answer(ids_of(session, "null/00.png"), new_class="c\u200dat")
+    assert labels_of(session) == {"null/00.png": ("cat", "person")}
 
 
 def test_a_name_is_unique_and_the_error_says_how_to_merge(folder, open_folder):

@@ -46,6 +46,7 @@ from ledl.labelling._store import (
     place_of,
 )
 from ledl.labelling._worker import Job, Task, Worker
+from ledl.text import JOINERS, is_printable, without_joiners
 
 if TYPE_CHECKING:
     from ledl.lessons import Estimate, Lesson
@@ -177,6 +178,11 @@ def is_below(top: str, path: str | Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(top)
 
 
+def alike(name: str) -> str:
+    """Return what is the same for names of classes that read the same."""
+    return simplified(without_joiners(name))
+
+
 class Session:
     """Hold what is known about all images of a folder in arrays, so that each request is quick.
 
@@ -258,21 +264,21 @@ class Session:
             old = {i for i in old if self.view[i] == "folder"}
         change = Change("labels at hand", [], [])
         # A folder or a table still says the old name of a class that was renamed or merged.
-        ids = {simplified(name): key for name, old in self.store.names() if (key := self._followed(old))}
-        ids |= {simplified(c.name): c.id for c in self.classes.values() if not c.gone}
+        ids = {alike(name): key for name, old in self.store.names() if (key := self._followed(old))}
+        ids |= {alike(c.name): c.id for c in self.classes.values() if not c.gone}
         refused = Counter[str]()
         for i in sorted({*wanted, *old}):
             name, view = wanted.get(i, ("", "undo"))
             if self.view[i] not in ("", "undo", *BY) or (view == "folder" and self.view[i] == "table"):
                 continue  # a person has said something else, or a table
-            number = ids.get(simplified(name), 0) if name else 0
+            number = ids.get(alike(name), 0) if name else 0
             if name and not number:
                 try:
                     change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
                 except RefusedError as error:
                     refused[str(error)] += 1
                     continue
-                number = ids[simplified(name)] = change.classes[-1].id
+                number = ids[alike(name)] = change.classes[-1].id
             if number != self.label[i] or (number and view != self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, False, view))
         for text, n in refused.items():
@@ -463,8 +469,8 @@ class Session:
 
     def _name(self, name: str, besides: int = 0) -> str:
         """Return the name of a class without blanks at its ends. Raise RefusedError if it cannot be one."""
-        name = name.strip()
-        if not name or not name.isprintable():
+        name = name.strip().strip(JOINERS)
+        if not name or not is_printable(name):
             raise RefusedError(
                 "A class needs a name, of letters that can be printed and in one line. Type another."
             )
@@ -473,7 +479,7 @@ class Session:
                 f"The name “{name[:40]}…” has {len(name):,} characters, but {LONGEST_LABEL} is the "
                 "limit. Shorten it."
             )
-        if is_answer(name):
+        if is_answer(without_joiners(name)):
             raise RefusedError(f"“{name}” is kept for images that get no class. Type another name.")
         other = self._named(name, besides)
         if other is not None:
@@ -483,8 +489,8 @@ class Session:
 
     def _named(self, name: str, besides: int = 0) -> int | None:
         """Return the class with this name, or one that reads the same, or None."""
-        alike = (c.id for c in self.classes.values() if simplified(c.name) == simplified(name) and not c.gone)
-        return next((key for key in alike if key != besides), None)
+        same = (c.id for c in self.classes.values() if alike(c.name) == alike(name) and not c.gone)
+        return next((key for key in same if key != besides), None)
 
     # What the page shows
 
