@@ -281,7 +281,10 @@ def test_suggestions_and_the_views_of_them(folder, open_folder):
     )
     assert right > 20  # zeros, ones and twos are easy
     assert [session.names[i] for i in session.find(search="ZWEI/0")] == [f"zwei/{k:02d}.png" for k in range(10)]
-    assert len(session.find(label=1)) == 2
+    labelled, suggested = session.find(label=1, state="labelled"), session.find("check", 1)
+    assert len(labelled) == 2
+    assert session.find(label=1) == sorted([*labelled, *suggested])
+    assert session.find(label=1, state="unlabelled") == sorted(suggested)
     assert len(session.find(state="labelled")) == 6
     session.merge_class(1, 2)
     assert all(session.image(i)["suggestion"] in (2, 3) for i in session.find(state="unlabelled"))

@@ -541,10 +541,11 @@ class Session:
                 shown_now = examples.setdefault(int(self.label[i]), [])
                 if len(shown_now) < 4:
                     shown_now.append(self.images[i].id)
-            asked = self.asked
+            asked, place = self.asked, self.store.place.absolute()
             return {
                 "revision": self.revision,
                 "folder": shown(self.folder.absolute()),
+                "store": None if place == self.folder.absolute() / NAME else shown(place),
                 "n_images": int(self.is_readable.sum()),
                 "n_labelled": int(((self.label > 0) & self.is_readable).sum()),
                 "n_skipped": int((self.is_skipped & self.is_readable).sum()),
@@ -632,7 +633,9 @@ class Session:
                 is_in &= (self.label == label) | (label is None)
                 order = [i for i in self.doubt if self._is_doubtful(i)]
             else:
-                is_in &= (self.label == label) | (label is None)
+                is_open = (self.label == 0) & ~self.is_skipped
+                named = np.where(is_open, self.suggestion, self.label)  # labels, and suggestions without one
+                is_in &= (named == label) | (label is None)
                 order = list(range(self.n))
             words = search.casefold()
             return [i for i in order if is_in[i] and (not words or words in self.names[i].casefold())]

@@ -135,7 +135,8 @@ function actions() {
   const most = grid.several ? ` (${count(targets.length)})` : "";
   const sheet = view.name === "check" && !grid.several && !large.open;
   let accept = `Accept${most}`;
-  if (sheet) accept = block.size ? `Confirm these ${count(block.size)} as ${quoted(classes.nameOf(view.class))}` : "Confirm";
+  const these = block.size === 1 ? "this one" : `these ${count(block.size)}`;
+  if (sheet) accept = block.size ? `Confirm ${these} as ${quoted(classes.nameOf(view.class))}` : "Confirm";
   else if (view.name === "doubtful") accept = `Change the label${most}`;
   write($("accept").lastElementChild, accept);
   $("accept").disabled = sheet ? !block.size : targets.every((image) => proposal(image) == null);
@@ -361,20 +362,21 @@ async function refresh() {
 function about() {
   const total = grid.ids.length, name = classes.nameOf(view.class);
   const sheet = {
-    ask: classes.all.length ? "The most useful images first. Press the key of a class, or Enter to accept." : "",
+    ask: classes.all.length && total ? "The most useful images first. Press the key of a class, Enter to accept, or + to type the name of a new one." : "",
     check: view.class == null ? "" : "Correct what is wrong, then confirm all that are ticked with Enter.",
     doubtful: total ? "The model contradicts these labels. Enter changes the label, Shift+Enter keeps it." : "",
-    all: images(total),
+    all: images(total) + (view.of && total ? ". Those with “?” are suggestions." : ""),
   };
+  const left = state.n_images - state.n_labelled - state.n_skipped;
   const nothing = {
-    ask: state.n_images ? "Every image has an answer. Look at Check and Doubtful, or export." : "There is no image in this folder.",
+    ask: !state.n_images ? "There is no image in this folder." : left ? "" : `Every image has an answer. ${state.n_doubtful ? "Look at Doubtful, or export." : "Export what you need."}`,
     check: state.model ? `No image without a label is likely to be ${name ? quoted(name) : "anything"}.` : "There are no suggestions yet. They come once two classes have labels and the images are read.",
     doubtful: "The model contradicts no label.",
     all: "No image is like that.",
   };
   write($("about"), sheet[view.name]);
   write($("empty"), nothing[view.name]);
-  $("empty").hidden = total > 0 || fetching;
+  $("empty").hidden = total > 0 || !nothing[view.name];
   $("first").hidden = classes.all.length > 0 || !state.n_images || outbox.requests.some(({ body }) => body.new_class);
 }
 
@@ -392,6 +394,7 @@ function nextClass(by) {
 }
 
 function listClasses() {
+  if (view.of && !classes.find(view.of)) view.of = ""; // it was merged or deleted
   const choice = (one, number) => el("option", { value: one.id, text: `${one.name} (${count(number)})` });
   const fill = (box, options, value) => {
     const print = JSON.stringify(options.map((option) => [option.value, option.textContent]));
@@ -402,7 +405,7 @@ function listClasses() {
     box.value = value ?? "";
   };
   fill($("which"), classes.all.filter((one) => one.n_suggested || one.id === view.class).map((one) => choice(one, one.n_suggested)), view.class);
-  fill($("of"), [el("option", { value: "", text: "Every class" }), ...classes.all.map((one) => choice(one, one.count))], view.of);
+  fill($("of"), [el("option", { value: "", text: "Every class" }), ...classes.all.map((one) => choice(one, one.count + one.n_suggested))], view.of);
 }
 
 // ---- What the server says ----
