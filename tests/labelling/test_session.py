@@ -11,7 +11,7 @@ from ledl.labelling._export import learn_here
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
 from ledl.labelling._store import StoreError
 from ledl.labelling._worker import prepare
-from ledl.lessons import Learner
+from ledl.lessons import Estimate, Learner
 
 
 def labels_of(session):
@@ -55,6 +55,11 @@ def test_names_of_cameras_and_dates_are_no_labels_unless_asked_for(folder, open_
     assert any("--labels folder" in line for line in session.lines)
     session = open_folder(folder.parent / "camera", labels=["folder"])
     assert {label for label, _ in labels_of(session).values()} == set(names)
+
+
+def test_a_flat_folder_hears_nothing_of_folders_unless_it_asks(folder, open_folder):
+    assert not [line for line in open_folder(folder / "null", labels=None).lines if "folders" in line]
+    assert [line for line in open_folder(folder / "null", labels=["folder"]).lines if "0 images" in line]
 
 
 def test_the_choice_is_kept_and_can_be_changed(folder, open_folder):
@@ -405,6 +410,21 @@ def test_there_is_no_forecast_from_too_little_and_none_that_falls():
     assert forecast([(10, 0.5, 0, 1, 3), (11, 0.6, 0, 1, 3), (12, 0.6, 0, 1, 3)]) is None
     falling = [(10, 0.9, 0, 1, 3), (20, 0.8, 0, 1, 3), (40, 0.7, 0, 1, 3)]
     assert forecast(falling)["accuracy"] >= 0.7
+
+
+def test_an_estimate_needs_some_checks_and_the_last_one_counts(folder, open_folder):
+    session = open_folder(folder)
+    for n in (2, 3, 2):  # the last answers are undone
+        session.answer(ids_of(session, *[f"null/{k:02d}.png" for k in range(n)]), new_class="null")
+        session.answer(ids_of(session, "zwei/00.png"), new_class="zwei")
+        if n == 2 and session.curve:
+            session.answer(ids_of(session, "null/02.png"))
+        learn_here(session)
+        session.report("estimate", 0, Estimate(0.1 * n, 0.0, 1.0, 4))
+        assert session.state()["estimate"] is None
+        session.report("estimate", 0, Estimate(0.1 * n + 0.05 * len(session.curve), 0.0, 1.0, 5))
+    assert session.state()["estimate"]["accuracy"] == pytest.approx(0.3)
+    assert open_folder(folder).state()["estimate"]["accuracy"] == pytest.approx(0.3)
 
 
 def test_an_estimate_is_kept_with_its_curve(folder, open_folder):

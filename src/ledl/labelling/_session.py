@@ -60,6 +60,7 @@ NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
 # Folders of cameras and dates, which are no classes: DCIM, 100CANON, 2023, 2023-01, 20230131.
 NO_CLASS = re.compile(r"dcim|\d{3}[a-z_]{5}|(19|20)\d\d([-_. ]?\d\d){0,2}", re.IGNORECASE)
 FORECAST = 50  # labels more
+FEWEST_CHECKS = 5  # of an estimate: "100 %" of one random check would say nothing
 LARGE_SIDE = 1600  # pixels
 
 
@@ -251,7 +252,8 @@ class Session:
         if not kept or "folder" in kept:
             named, why = self._names_of_folders(is_asked="folder" in kept)
             wanted |= {i: (name, "folder") for i, name in named.items()}
-            report(f"Labels from folders: {len(named)} images. {why}".strip())
+            if named or why or kept:
+                report(f"Labels from folders: {len(named)} images. {why}".strip())
         for table in given:
             if table not in ("folder", "none"):
                 for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
@@ -798,7 +800,10 @@ class Session:
         self.notice = None  # what was wrong is over
 
     def _on_estimate(self, job: int, found: Estimate | None) -> None:
-        if found is None or self.asked is None or not self.asked.number:
+        if self.asked is None or not self.asked.number:
+            return
+        if found is None or found.n_checks < FEWEST_CHECKS:  # as after an undo: better none than an old one
+            self.estimate = None
             return
         values = (*map(float, found[:3]), int(found.n_checks))
         if self.is_writer:

@@ -47,7 +47,8 @@ export function chart(curve, width, height, axes = false) {
   const x = (labels) => left + ((width - left - right) * labels) / most;
   const y = (share) => top + ((height - top - bottom) * (1 - share)) / (1 - floor);
   const line = (points) => points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
-  const band = [...curve.map((point) => [point.labels, point.high]), ...curve.toReversed().map((point) => [point.labels, point.low])];
+  const rising = curve.toSorted((a, b) => a.labels - b.labels); // labels can be undone
+  const band = [...rising.map((point) => [point.labels, point.high]), ...rising.toReversed().map((point) => [point.labels, point.low])];
   const end = curve.at(-1);
   const words = `Right suggestions by number of labels: ${percent(curve[0].accuracy)} at ${count(curve[0].labels)}, ${percent(end.accuracy)} at ${count(end.labels)}.`;
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words });
@@ -61,7 +62,7 @@ export function chart(curve, width, height, axes = false) {
     }
   }
   picture.append(svg("polygon", { class: "band", points: line(band) }));
-  picture.append(svg("polyline", { class: "curve", points: line(curve.map((point) => [point.labels, point.accuracy])) }));
+  picture.append(svg("polyline", { class: "curve", points: line(rising.map((point) => [point.labels, point.accuracy])) }));
   picture.append(svg("circle", { class: "end", cx: x(end.labels), cy: y(end.accuracy), r: axes ? 3.5 : 2.5 }));
   return picture;
 }
