@@ -210,6 +210,23 @@ def test_answers_outlive_a_reload_while_they_wait(start, visit):
     assert stored(server) == said
 
 
+def test_a_name_is_typed_although_its_first_letter_is_a_key(start, visit):
+    server = start()
+    page = visit(server)
+    said = {}
+    for name in ("green", "green", "gravel"):  # from the second on, g is the key of "green"
+        key, file = current(page)
+        page.keyboard.type(name, delay=20)
+        if said:
+            expect(page.locator("#name")).to_have_value(name)
+            expect(page.locator(f"#tile-{key}.current")).to_have_count(1)
+        page.keyboard.press("Enter")
+        said[file] = name
+        expect(page.locator(f"#tile-{key}.current")).to_have_count(0)
+    count_labelled(page, 3)
+    assert stored(server) == said
+
+
 def test_one_key_undoes_and_one_redoes(start, visit):
     server = start()
     page = visit(server)

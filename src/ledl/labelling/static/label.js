@@ -14,6 +14,7 @@ const BLOCK = 40; // suggestions that one key confirms, at most
 const CHUNK = 200; // images in one request
 const PATIENCE = 25; // seconds that the server may wait for news
 const PAUSE = 1000; // milliseconds between two tries
+const WORD = 500; // milliseconds in which a second letter belongs to the same name
 const SIZES = { ask: 168, check: 80, doubtful: 128, all: 128 }; // pixels
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"];
 
@@ -22,6 +23,7 @@ let outbox = null;
 let view = { name: "ask", class: null, kind: "", of: "", search: "" };
 let block = new Set(); // images that Enter confirms in Check
 let showing = 0; // number of the last change of view: answers to older ones come too late
+let begun = null; // the letter that has labelled an image last: it may be the first one of a name
 let fetching = false; // a batch of questions is under way
 const known = new Map(); // images as the server knows them, by id
 const changed = new Map(); // when the server last stored something about an image, on the clock of this page
@@ -164,6 +166,13 @@ function answer(targets, what, done) {
 
 function labelBy(one) {
   answer(grid.targets, { class: one.id }, `labelled ${quoted(one.name)}.`);
+}
+
+/** Type a name. A letter right after one that has labelled an image goes on with a name for that image. */
+function typeName(key, time) {
+  const place = begun && time - begun.time < WORD ? grid.ids.indexOf(begun.id) : -1;
+  if (place >= 0) grid.goTo(place);
+  classes.type(place >= 0 ? begun.key + key : key);
 }
 
 function create(name) {
@@ -534,8 +543,11 @@ function command(event) {
   if (key in ACTIONS) return ACTIONS[key];
   if (event.shiftKey && key in VIEW_KEYS) return () => show({ name: VIEW_KEYS[key] });
   const one = key.length === 1 && !(event.shiftKey && /\p{L}/u.test(key)) && classes.ofKey(key);
-  if (one) return () => labelBy(one);
-  if (!event.shiftKey && /^[\p{L}\p{N}]$/u.test(key)) return () => classes.type(key);
+  if (one) return () => {
+    begun = grid.several || !/\p{L}/u.test(key) ? null : { id: grid.current, key, time: event.timeStamp };
+    labelBy(one);
+  };
+  if (!event.shiftKey && /^[\p{L}\p{N}]$/u.test(key)) return () => typeName(key, event.timeStamp);
   return null;
 }
 
