@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ledl.text import JOINERS, is_printable
+
 # What must not stand at the beginning of a cell: formulas, also in the wide letters of East Asia, and quotes,
 # which some spreadsheets remove. Where cells are separated by semicolons, a cell may begin after one.
-UNSAFE = re.compile(r"""(^|;)[\s"']*[=+\-@＝＋－＠]|^["']""")
+UNSAFE = re.compile(rf"""(^|;)[\s"'{JOINERS}]*[=+\-@＝＋－＠]|^["']""")
 
 MARK = "\ufeff"  # at the beginning of a file: it is UTF-8. Excel takes it for another encoding without it
 
@@ -29,9 +31,9 @@ def mark_for(texts: Iterable[str]) -> str:
 
 def to_cell(text: str) -> str:
     """Return text as a cell that can be printed, is no formula, and gives the text back to `from_cell`."""
-    if text.isprintable() and text == text.strip() and not UNSAFE.search(text):
+    if is_printable(text) and text == text.strip() and not UNSAFE.search(text):
         return text
-    return json.dumps(text, ensure_ascii=not text.isprintable()).replace(";", r"\u003b")
+    return json.dumps(text, ensure_ascii=not is_printable(text)).replace(";", r"\u003b")
 
 
 def from_cell(cell: str) -> str:

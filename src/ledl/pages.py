@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any
 from unicodedata import category
 
+from ledl.text import is_printable
+
 
 @cache
 def environment() -> Any:
@@ -45,10 +47,10 @@ def visible(value: Any) -> Any:
 
     Names come from strangers. Text that is marked as safe, and other values, stay as they are.
     """
-    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
+    if not isinstance(value, str) or hasattr(value, "__html__") or is_printable(value):
         return value
     return "".join(
-        c if c.isprintable() or c in "\n\t" or category(c) == "Zs" else c.encode("unicode_escape").decode()
+        c if is_printable(c) or c in "\n\t" or category(c) == "Zs" else c.encode("unicode_escape").decode()
         for c in value
     )
 

@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 
+import numpy as np
 import pytest
 
 import ledl
@@ -13,6 +14,7 @@ from ledl.images import read_labels
 from ledl.labelling import write
 from ledl.labelling._export import learn_here, said, summary_page, table
 from ledl.labelling._session import RefusedError
+from ledl.lessons import Learner
 
 NASTY = "<script>alert(1)</script>"
 
@@ -54,6 +56,19 @@ def test_the_table_says_who_said_what_and_is_read_again(session, folder, tmp_pat
     assert sum(label == "two" for label in again.values()) == sum(
         row["label"] == "two" for row in rows.values()
     )
+
+
+def test_suggestions_are_as_sure_as_the_random_checks_say(folder, open_folder):
+    open_folder(folder, size=8).store.set(seed="0")  # which images are drawn
+    session = open_folder(folder)
+    for i, image in enumerate(session.questions(18)["items"]):  # labels that have nothing to do with the images
+        session.answer([image["id"]], new_class=f"{i % 3}")
+    X = learn_here(session)
+    assert session.state()["estimate"]["accuracy"] < 0.7
+    sure = np.mean([row.probability for row in said(session) if row.by == "model"])
+    job = session.next_job()
+    first = Learner(X).learn(job.y).probabilities[job.y < 0].max(axis=1).mean()  # takes 90 % for granted
+    assert sure < first - 0.1
 
 
 def test_images_are_sorted_and_stay_where_they_are(session, folder, tmp_path):
@@ -112,10 +127,13 @@ def test_the_page_has_pictures_and_no_scripts(session):
 
 
 def test_what_cannot_be_read_is_named(folder, open_folder, tmp_path):
-    (folder / "broken.png").write_bytes(b"no image")
+    for name in ("broken.png", "null/broken.png"):  # the second has a label
+        (folder / name).write_bytes(b"no image")
     session = open_folder(folder, labels=["folder"], size=8)
     lines = []
-    write(session, [tmp_path / "labels.csv", tmp_path / "page.html"], say=lines.append)
+    write(session, [tmp_path / name for name in ("labels.csv", "page.html", "sorted")], say=lines.append)
+    assert [path.name for path in (tmp_path / "sorted").rglob("broken*")] == []
+    assert {c["name"]: c["count"] for c in session.state()["classes"]}["null"] == 12
     assert any("broken.png" in line for line in lines)
     assert "broken.png" in (tmp_path / "page.html").read_text()
     assert "broken.png" not in (tmp_path / "labels.csv").read_text()

@@ -84,6 +84,7 @@ def visit(browser):
         page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
         page.goto(server.address)
         if hash_:
+            page.locator('#views [aria-current="true"]').wait_for()  # it has written its own hash
             page.goto(f"http://127.0.0.1:{server.port}/#{hash_}")
             page.reload()
         return page
@@ -206,6 +207,23 @@ def test_answers_outlive_a_reload_while_they_wait(start, visit):
     page.unroute("**/api/answers")
     page.reload()
     count_labelled(page, 6)
+    assert stored(server) == said
+
+
+def test_a_name_is_typed_although_its_first_letter_is_a_key(start, visit):
+    server = start()
+    page = visit(server)
+    said = {}
+    for name in ("green", "green", "gravel"):  # from the second on, g is the key of "green"
+        key, file = current(page)
+        page.keyboard.type(name, delay=20)
+        if said:
+            expect(page.locator("#name")).to_have_value(name)
+            expect(page.locator(f"#tile-{key}.current")).to_have_count(1)
+        page.keyboard.press("Enter")
+        said[file] = name
+        expect(page.locator(f"#tile-{key}.current")).to_have_count(0)
+    count_labelled(page, 3)
     assert stored(server) == said
 
 
@@ -353,6 +371,33 @@ def test_a_new_model_changes_suggestions_and_moves_nothing(start, visit):
         expect(number).to_have_text(f"{int(100 * image['probability'] + 0.5)} %")
 
 
+def test_a_filter_finds_labels_and_suggestions_and_outlives_its_class(start, visit):
+    server = start()
+    state = teach(server, 60)
+    page = visit(server)
+    page.get_by_role("button", name="All", exact=True).click()
+    one = state["classes"][0]
+    page.locator("#of").select_option(str(one["id"]))
+    expect(page.locator("#about")).to_have_text(
+        f"{one['count'] + one['n_suggested']} images. Those with “?” are suggestions."
+    )
+    guesses = page.locator(".tile .guess").all_inner_texts()
+    assert {*guesses} == {one["name"]}
+    other = state["classes"][1]["id"]
+    assert server.ask(f"/api/classes/{one['id']}/merge", {"into": other})[0] == 200
+    expect(page.locator("#about")).to_have_text(f"{N} images")
+    expect(page.locator("#of")).to_have_value("")
+    expect(page.locator("#said")).not_to_contain_text("There is no class")
+
+
+def test_the_page_says_that_all_is_done(start, visit, tmp_path):
+    server = start(write_images(tmp_path / "few", 12))
+    page = visit(server)
+    answer_questions(page, 12, names=lambda file: WORDS.get(TRUTH[file], "more"))
+    expect(page.locator("#empty")).to_contain_text("Every image has an answer")
+    expect(page.locator("#about")).to_have_text("")
+
+
 def test_only_what_is_visible_is_in_the_page(tmp_path, start, visit):
     n = 3000
     server = start(write_images(tmp_path / "many", n))
@@ -446,7 +491,7 @@ def test_the_help_sheet(start, visit):
     expect(page.locator("#grid")).to_be_focused()
 
 
-def test_export_offers_downloads_and_commands(start, visit, digits):
+def test_export_offers_downloads_and_commands(start, visit, digits, tmp_path):
     server = start()
     teach(server, 30)
     page = visit(server)
@@ -456,7 +501,7 @@ def test_export_offers_downloads_and_commands(start, visit, digits):
     table = Path(download.value.path()).read_text()
     assert len(table.splitlines()) == N + 1
     expect(page.get_by_role("dialog").locator("code").first).to_have_text(
-        f"ledl label {digits} --export sorted/"
+        f"ledl label {digits} --store {tmp_path / 'labels'} --export sorted/"
     )
 
 

@@ -9,6 +9,9 @@ import pytest
 from ledl.images import ImageError
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
+from ledl.labelling._store import StoreError
+from ledl.labelling._worker import prepare
+from ledl.lessons import Estimate, Learner
 
 
 def labels_of(session):
@@ -54,6 +57,11 @@ def test_names_of_cameras_and_dates_are_no_labels_unless_asked_for(folder, open_
     assert {label for label, _ in labels_of(session).values()} == set(names)
 
 
+def test_a_flat_folder_hears_nothing_of_folders_unless_it_asks(folder, open_folder):
+    assert not [line for line in open_folder(folder / "null", labels=None).lines if "folders" in line]
+    assert [line for line in open_folder(folder / "null", labels=["folder"]).lines if "0 images" in line]
+
+
 def test_the_choice_is_kept_and_can_be_changed(folder, open_folder):
     session = open_folder(folder, labels=["folder"])
     session.answer(ids_of(session, "null/00.png"), new_class="mine")
@@ -83,6 +91,22 @@ def test_a_table_counts_more_than_folders_and_a_person_more_than_both(folder, op
     assert found["null/02.png"] == ("null", "folder")  # no longer in the table
     table.unlink()
     assert labels_of(open_folder(folder, labels=None)) == found  # the table was read, and is not needed again
+
+
+def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path):
+    session = open_folder(folder, labels=["folder"])
+    one, null, two = session.classes
+    session.rename_class(two, "second")
+    session.merge_class(one, null)
+    session.merge_class(null, two)
+    shutil.copy(folder / "null/00.png", folder / "null/new.png")
+    again = open_folder(folder, labels=None)
+    assert Counter(labels_of(again).values()) == {("second", "folder"): 37}
+    assert [c.name for c in again.classes.values() if not c.gone] == ["second"]
+    (tmp_path / "known.csv").write_text("path,label\nnull/01.png,NULL\n")
+    again = open_folder(folder, labels=[str(tmp_path / "known.csv")])
+    assert labels_of(again) == {"null/01.png": ("second", "table")}
+    assert labels_of(open_folder(folder, labels=None)) == {"null/01.png": ("second", "table")}
 
 
 def test_a_table_alone_means_no_folders(folder, open_folder, tmp_path):
@@ -123,6 +147,8 @@ def test_undo_stops_at_labels_at_hand(folder, open_folder):
         "x" * 255,
         "Ünïcode 猫",
         "'; DROP TABLE meta; --",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+        "\U0001f469\u200d\U0001f33e",  # an emoji of two that are joined
     ],
 )
 def test_names_that_look_dangerous_are_only_text(folder, open_folder, name):
@@ -139,6 +165,17 @@ def test_names_that_cannot_be(folder, open_folder, name):
     with pytest.raises(RefusedError):
         session.add_class(name)
     assert session.classes == {}
+
+
+def test_joiners_alone_make_no_name_and_no_other_name(folder, open_folder):
+    session = open_folder(folder)
+    session.add_class("\u200dcat\u200c")
+    assert [c.name for c in session.classes.values()] == ["cat"]
+    for name in ("c\u200cat", "\u200c\u200d", "un\u200dsure"):
+        with pytest.raises(RefusedError):
+            session.add_class(name)
+    session.answer(ids_of(session, "null/00.png"), new_class="c\u200dat")
+    assert labels_of(session) == {"null/00.png": ("cat", "person")}
 
 
 def test_a_name_is_unique_and_the_error_says_how_to_merge(folder, open_folder):
@@ -249,10 +286,76 @@ def test_suggestions_and_the_views_of_them(folder, open_folder):
     )
     assert right > 20  # zeros, ones and twos are easy
     assert [session.names[i] for i in session.find(search="ZWEI/0")] == [f"zwei/{k:02d}.png" for k in range(10)]
-    assert len(session.find(label=1)) == 2
+    labelled, suggested = session.find(label=1, state="labelled"), session.find("check", 1)
+    assert len(labelled) == 2
+    assert session.find(label=1) == sorted([*labelled, *suggested])
+    assert session.find(label=1, state="unlabelled") == sorted(suggested)
     assert len(session.find(state="labelled")) == 6
     session.merge_class(1, 2)
     assert all(session.image(i)["suggestion"] in (2, 3) for i in session.find(state="unlabelled"))
+
+
+def test_a_lesson_that_comes_after_merges_suggests_the_class_that_is_left(folder, open_folder):
+    session = open_folder(folder)
+    taught(session)
+    learner = Learner(prepare(session.task(), lambda message: session.report(*message)))
+    job = session.next_job()
+    session.merge_class(3, 1)
+    session.merge_class(1, 2)
+    session.report("lesson", job.number, learner.learn(job.y), 0.0)
+    assert {session.image(i)["suggestion"] for i in session.find(state="unlabelled")} == {2}
+
+
+def test_an_image_that_joins_later_keeps_all_names_right(folder, open_folder):
+    open_folder(folder)
+    shutil.copy(folder / "null/00.png", folder / "a first one.png")
+    session = open_folder(folder)
+    assert [image.path for image in session.images] == sorted(image.path for image in session.images)
+    assert session.names == [image.path for image in session.images]
+    assert [session.image(i)["name"] for i in session.find(search="first")] == ["a first one.png"]
+
+
+def test_copies_with_different_labels_do_not_shift_the_classes(folder, open_folder):
+    for copy in ("x.png", "y.png", "z.png"):
+        shutil.copy(folder / "null/11.png", folder / copy)
+    session = open_folder(folder)
+    session.answer(ids_of(session, "x.png"), new_class="alone")  # its only label, which the copy's outweighs
+    session.answer(ids_of(session, "y.png"), new_class="null")
+    taught(session, 4)
+    names = {i: session.classes[session.suggestion[i]].name for i in session.find(state="unlabelled")}
+    assert names[session.names.index("z.png")] == "null"
+    right = sum(name == session.names[i].split("/")[0] for i, name in names.items())
+    assert right > 20
+    assert "alone" not in names.values()
+
+
+def test_a_full_disk_or_a_failed_lesson_does_not_end_learning(folder, open_folder, monkeypatch):
+    session = open_folder(folder)
+    taught(session)
+    before = session.suggestion.copy()
+    learner = Learner(prepare(session.task(), lambda message: session.report(*message)))
+    with monkeypatch.context() as patch:
+
+        def full(*_):
+            raise StoreError("Not stored: the disk is full.")
+
+        patch.setattr(session.store, "add_lesson", full)
+        patch.setattr(session.store, "note_contents", full)
+        session.report("ready", [image.id for image in session.images], [])
+        job = session.next_job()
+        session.report("lesson", job.number, learner.learn(job.y), 0.0)
+    state = session.state()
+    assert "full" in state["notice"]
+    assert state["features"]["ready"]
+    assert not state["learning"]
+    assert (session.suggestion == before).all()
+
+    failed, waiting = session.next_job(), session.next_job()
+    session.report("failed", "Nothing could be learnt.", failed.number)
+    assert session.state()["learning"]  # the other one is still to come
+    session.next_job()
+    session.report("lesson", waiting.number, learner.learn(waiting.y), 0.0)
+    assert session.state()["notice"] is None
 
 
 def test_an_explanation_names_labelled_images_and_shares(folder, open_folder):
@@ -307,6 +410,21 @@ def test_there_is_no_forecast_from_too_little_and_none_that_falls():
     assert forecast([(10, 0.5, 0, 1, 3), (11, 0.6, 0, 1, 3), (12, 0.6, 0, 1, 3)]) is None
     falling = [(10, 0.9, 0, 1, 3), (20, 0.8, 0, 1, 3), (40, 0.7, 0, 1, 3)]
     assert forecast(falling)["accuracy"] >= 0.7
+
+
+def test_an_estimate_needs_some_checks_and_the_last_one_counts(folder, open_folder):
+    session = open_folder(folder)
+    for n in (2, 3, 2):  # the last answers are undone
+        session.answer(ids_of(session, *[f"null/{k:02d}.png" for k in range(n)]), new_class="null")
+        session.answer(ids_of(session, "zwei/00.png"), new_class="zwei")
+        if n == 2 and session.curve:
+            session.answer(ids_of(session, "null/02.png"))
+        learn_here(session)
+        session.report("estimate", 0, Estimate(0.1 * n, 0.0, 1.0, 4))
+        assert session.state()["estimate"] is None
+        session.report("estimate", 0, Estimate(0.1 * n + 0.05 * len(session.curve), 0.0, 1.0, 5))
+    assert session.state()["estimate"]["accuracy"] == pytest.approx(0.3)
+    assert open_folder(folder).state()["estimate"]["accuracy"] == pytest.approx(0.3)
 
 
 def test_an_estimate_is_kept_with_its_curve(folder, open_folder):

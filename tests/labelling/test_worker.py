@@ -136,6 +136,6 @@ def test_the_page_is_told_that_the_process_has_died(folder):
         assert "started again" in state["notice"]
         assert server.ask("/api/answers", {"images": ids[:3], "new_class": "a"})[0] == 200
         assert server.ask("/api/answers", {"images": ids[20:23], "new_class": "b"})[0] == 200
-        server.wait(lambda state: state["model"] and state["model"]["labels"] == 6)
+        server.wait(lambda state: state["model"] and state["model"]["labels"] == 6 and not state["notice"])
     finally:
         server.kill()

@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ledl.text import is_printable
+
 # Exit statuses; the first is the shell's for Ctrl-C.
 INTERRUPTED, FAILED, SOME_UNREADABLE = 130, 2, 1
 # Errors of a full disk. If it is behind a redirect of the shell, they have no name of a file.
@@ -37,13 +39,13 @@ class PipedConsole(Console):
 
 def visible(text: str) -> str:
     """Return text in one line with control characters escaped, so that it cannot control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if is_printable(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def to_json(value: Any) -> str:
     """Return JSON in one line. Its text is escaped if some of it cannot be printed, and readable otherwise."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+    return text if is_printable(text) else json.dumps(value, allow_nan=False)
 
 
 def as_options(text: str) -> str:

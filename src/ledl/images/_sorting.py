@@ -15,6 +15,7 @@ from pathlib import Path
 from ledl.files import place_for
 from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, is_hidden
 from ledl.images._reading import shown
+from ledl.text import is_printable
 
 # Names that Windows keeps for devices, with any ending.
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -117,7 +118,7 @@ def why_no_folder(name: str) -> str:
     """Return why a folder cannot have the name of a class on every system, or "" if it can."""
     if name in ("", ".", ".."):
         return "it leads to another folder"
-    if not name.isprintable() or {"/", "\\"} & {*name}:
+    if not is_printable(name) or {"/", "\\"} & {*name}:
         return "it has a slash or a character that cannot be printed"
     if name in (UNSURE, REJECTED):
         return "this name is kept for images that get no class"

@@ -139,18 +139,23 @@ def learn_here(session: Session) -> Any:
     if len(X) > 1:
         learner, start, job = Learner(X, n_jobs=-1), time.perf_counter(), session.next_job()
         lesson = learner.learn(job.y)
+        estimate = learner.estimate(job.y, job.checks)
+        if estimate is not None:  # suggestions are as sure as it says, as those on the page
+            lesson = learner.learn(job.y)
         session.report("lesson", job.number, lesson, time.perf_counter() - start)
-        if len(job.checks):
-            session.report("estimate", job.number, learner.estimate(job.y, job.checks))
+        session.report("estimate", job.number, estimate)
     return X
 
 
 def said(session: Session) -> list[Said]:
-    """Return what each image is called now: its label, or what the model suggests."""
+    """Return what each image is called now: its label, or what the model suggests.
+
+    Images that cannot be read are left out, whatever their label is: they are listed elsewhere.
+    """
     with session.lock:
         names = {c.id: c.name for c in session.classes.values()}
         found = []
-        for i in range(session.n):
+        for i in np.flatnonzero(session.is_readable).tolist():
             image = session.image(i)
             if image["label"] is not None:
                 found.append(Said(i, names[image["label"]], image["by"], 1.0, ""))
@@ -159,7 +164,7 @@ def said(session: Session) -> list[Said]:
             elif image["suggestion"] is not None:
                 second = names.get(image["second"], "")
                 found.append(Said(i, names[image["suggestion"]], "model", image["probability"], second))
-            elif session.is_readable[i]:
+            else:
                 found.append(Said(i, "", "", None, ""))
         return found
 

@@ -32,8 +32,21 @@ from ledl.images import (
     simplified,
     unused_lines,
 )
-from ledl.labelling._store import BY, NAME, Answer, BusyError, Change, Class, Image, Store, alone, place_of
+from ledl.labelling._store import (
+    BY,
+    NAME,
+    Answer,
+    BusyError,
+    Change,
+    Class,
+    Image,
+    Store,
+    StoreError,
+    alone,
+    place_of,
+)
 from ledl.labelling._worker import Job, Task, Worker
+from ledl.text import JOINERS, is_printable, without_joiners
 
 if TYPE_CHECKING:
     from ledl.lessons import Estimate, Lesson
@@ -47,6 +60,7 @@ NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
 # Folders of cameras and dates, which are no classes: DCIM, 100CANON, 2023, 2023-01, 20230131.
 NO_CLASS = re.compile(r"dcim|\d{3}[a-z_]{5}|(19|20)\d\d([-_. ]?\d\d){0,2}", re.IGNORECASE)
 FORECAST = 50  # labels more
+FEWEST_CHECKS = 5  # of an estimate: "100 %" of one random check would say nothing
 LARGE_SIDE = 1600  # pixels
 
 
@@ -165,6 +179,11 @@ def is_below(top: str, path: str | Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(top)
 
 
+def alike(name: str) -> str:
+    """Return what is the same for names of classes that read the same."""
+    return simplified(without_joiners(name))
+
+
 class Session:
     """Hold what is known about all images of a folder in arrays, so that each request is quick.
 
@@ -186,7 +205,7 @@ class Session:
         self.on_change: Callable[[], object] = int  # called after each change, with the lock
         self.revision = int(time.time() * 1000)  # grows over restarts, too
         self.images, self.n = sorted(images, key=lambda image: image.path), len(images)
-        self.names = [shown(image.path) for image in images]
+        self.names = [shown(image.path) for image in self.images]
         self.place = {image.id: i for i, image in enumerate(self.images)}
         self.unreadable = unreadable
         self.is_readable = np.ones(self.n, dtype=bool)
@@ -215,7 +234,7 @@ class Session:
         self.probability = np.zeros(self.n, dtype=np.float32)
         self.doubt = dict[int, int]()  # images and what the model would call them, most doubtful first
         self.job = self.learnt_job = 0
-        self.jobs: dict[int, tuple[Array, Array]] = {}
+        self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
         self.curve = store.curve()
         self.estimate = self.curve[-1] if self.curve else None
 
@@ -233,7 +252,8 @@ class Session:
         if not kept or "folder" in kept:
             named, why = self._names_of_folders(is_asked="folder" in kept)
             wanted |= {i: (name, "folder") for i, name in named.items()}
-            report(f"Labels from folders: {len(named)} images. {why}".strip())
+            if named or why or kept:
+                report(f"Labels from folders: {len(named)} images. {why}".strip())
         for table in given:
             if table not in ("folder", "none"):
                 for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
@@ -245,21 +265,23 @@ class Session:
         if has_tables and not given:  # tables are read when they are given
             old = {i for i in old if self.view[i] == "folder"}
         change = Change("labels at hand", [], [])
-        ids = {simplified(c.name): c.id for c in self.classes.values() if not c.gone}
+        # A folder or a table still says the old name of a class that was renamed or merged.
+        ids = {alike(name): key for name, old in self.store.names() if (key := self._followed(old))}
+        ids |= {alike(c.name): c.id for c in self.classes.values() if not c.gone}
         refused = Counter[str]()
         for i in sorted({*wanted, *old}):
             name, view = wanted.get(i, ("", "undo"))
             if self.view[i] not in ("", "undo", *BY) or (view == "folder" and self.view[i] == "table"):
                 continue  # a person has said something else, or a table
-            number = ids.get(simplified(name), 0) if name else 0
+            number = ids.get(alike(name), 0) if name else 0
             if name and not number:
                 try:
                     change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
                 except RefusedError as error:
                     refused[str(error)] += 1
                     continue
-                number = ids[simplified(name)] = change.classes[-1].id
-            if number != self.label[i]:
+                number = ids[alike(name)] = change.classes[-1].id
+            if number != self.label[i] or (number and view != self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, False, view))
         for text, n in refused.items():
             report(f"{n} images get no label. {text}")
@@ -449,8 +471,8 @@ class Session:
 
     def _name(self, name: str, besides: int = 0) -> str:
         """Return the name of a class without blanks at its ends. Raise RefusedError if it cannot be one."""
-        name = name.strip()
-        if not name or not name.isprintable():
+        name = name.strip().strip(JOINERS)
+        if not name or not is_printable(name):
             raise RefusedError(
                 "A class needs a name, of letters that can be printed and in one line. Type another."
             )
@@ -459,7 +481,7 @@ class Session:
                 f"The name “{name[:40]}…” has {len(name):,} characters, but {LONGEST_LABEL} is the "
                 "limit. Shorten it."
             )
-        if is_answer(name):
+        if is_answer(without_joiners(name)):
             raise RefusedError(f"“{name}” is kept for images that get no class. Type another name.")
         other = self._named(name, besides)
         if other is not None:
@@ -469,8 +491,8 @@ class Session:
 
     def _named(self, name: str, besides: int = 0) -> int | None:
         """Return the class with this name, or one that reads the same, or None."""
-        alike = (c.id for c in self.classes.values() if simplified(c.name) == simplified(name) and not c.gone)
-        return next((key for key in alike if key != besides), None)
+        same = (c.id for c in self.classes.values() if alike(c.name) == alike(name) and not c.gone)
+        return next((key for key in same if key != besides), None)
 
     # What the page shows
 
@@ -495,6 +517,13 @@ class Session:
         found = self.classes.get(int(key))
         return None if found is None or found.gone else found.id
 
+    def _followed(self, key: int) -> int:
+        """Return the class into which a class was merged, or itself, or 0 if it is gone."""
+        found = self.classes[key]
+        while found.merged_into is not None:
+            found = self.classes[found.merged_into]
+        return 0 if found.gone else found.id
+
     def _is_doubtful(self, i: int) -> bool:
         """Return whether the model contradicts a label that nobody has looked at again since."""
         asked = self.asked
@@ -507,17 +536,18 @@ class Session:
         """Return all that the page shows beside images."""
         with self.lock:
             is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
-            counts = Counter(self.label[self.label > 0].tolist())
+            counts = Counter(self.label[(self.label > 0) & self.is_readable].tolist())
             guesses = Counter(self.suggestion[is_open].tolist())
             examples: dict[int, list[int]] = {}
             for i in np.flatnonzero((self.label > 0) & self.is_readable).tolist():
                 shown_now = examples.setdefault(int(self.label[i]), [])
                 if len(shown_now) < 4:
                     shown_now.append(self.images[i].id)
-            asked = self.asked
+            asked, place = self.asked, self.store.place.absolute()
             return {
                 "revision": self.revision,
                 "folder": shown(self.folder.absolute()),
+                "store": None if place == self.folder.absolute() / NAME else shown(place),
                 "n_images": int(self.is_readable.sum()),
                 "n_labelled": int(((self.label > 0) & self.is_readable).sum()),
                 "n_skipped": int((self.is_skipped & self.is_readable).sum()),
@@ -605,7 +635,9 @@ class Session:
                 is_in &= (self.label == label) | (label is None)
                 order = [i for i in self.doubt if self._is_doubtful(i)]
             else:
-                is_in &= (self.label == label) | (label is None)
+                is_open = (self.label == 0) & ~self.is_skipped
+                named = np.where(is_open, self.suggestion, self.label)  # labels, and suggestions without one
+                is_in &= (named == label) | (label is None)
                 order = list(range(self.n))
             words = search.casefold()
             return [i for i in order if is_in[i] and (not words or words in self.names[i].casefold())]
@@ -706,18 +738,20 @@ class Session:
         with self.lock:
             self.job += 1
             labels = self.label.copy()
-            classes = np.unique(labels[self.rows][labels[self.rows] > 0])
             y = np.where(labels > 0, labels, -1)[self.rows]  # ids, so that a class stays the same class
             is_check = np.zeros(self.n, dtype=bool)
             is_check[list(self.drawn)] = True
             self.jobs = {number: job for number, job in self.jobs.items() if number > self.learnt_job}
-            self.jobs[self.job] = classes, labels
+            self.jobs[self.job] = labels
             return Job(self.job, y, np.flatnonzero(is_check[self.rows] & (y >= 0)))
 
     def report(self, word: str, *what: Any) -> None:
         """Take in a message of the worker."""
         with self.lock:
-            getattr(self, f"_on_{word}")(*what)
+            try:
+                getattr(self, f"_on_{word}")(*what)
+            except StoreError as error:  # a full disk: the thread that listens goes on, and so does learning
+                self.notice = str(error)
             self._changed()
 
     def _on_progress(self, done: int, total: int, text: str) -> None:
@@ -733,36 +767,43 @@ class Session:
                 self.unreadable.append((self.names[i], reason.replace(path, self.names[i])))
 
     def _on_ready(self, ids: list[int], contents: list[tuple[int, str]]) -> None:
-        if self.is_writer:
-            self.store.note_contents(contents)
         self.rows = np.array([self.place[key] for key in ids], dtype=np.int64)
         self.row_of[self.rows] = np.arange(len(ids))
         error = None if ids else "No image can be read, so nothing can be learnt."
         self.progress |= {"ready": True, "done": self.progress["total"], "error": error}
         self.learn()
+        if self.is_writer:
+            self.store.note_contents(contents)
 
     def _on_lesson(self, job: int, lesson: Lesson, seconds: float) -> None:
-        classes, labels = self.jobs.pop(job)
+        # Not the classes of all labels: of copies of an image with different labels, one label counts.
+        labels, classes = self.jobs.pop(job), lesson.classes
         self.learnt_job = job
         shares, number = lesson.probabilities, 0
-        self.suggestion[:] = self.second[:] = 0
-        self.probability[:] = 0
         if shares.shape[1] > 1:
             n_labels = int((labels > 0).sum())
             number = self.store.add_lesson(n_labels, seconds, lesson.method) if self.is_writer else 1
+        self.suggestion[:] = self.second[:] = 0
+        self.probability[:] = 0
+        if number:
             order = np.argsort(-shares, axis=1, kind="stable")
             is_new = labels[self.rows] == 0
             rows = self.rows[is_new]
             self.suggestion[rows], self.second[rows] = classes[order[is_new, 0]], classes[order[is_new, 1]]
             self.probability[rows] = shares.max(axis=1)[is_new]
-            for gone in [c for c in self.classes.values() if c.gone and c.merged_into]:
-                self.suggestion[self.suggestion == gone.id] = gone.merged_into or 0
+            for gone in [c.id for c in self.classes.values() if c.gone]:
+                for guess in (self.suggestion, self.second):
+                    guess[guess == gone] = self._followed(gone)
         self.asked = Asked(lesson, classes, labels, number, seconds)
         doubtful, others = self.rows[lesson.doubtful], classes[lesson.doubtful_suggestions]
         self.doubt = dict(zip(doubtful.tolist(), others.tolist(), strict=True))
+        self.notice = None  # what was wrong is over
 
     def _on_estimate(self, job: int, found: Estimate | None) -> None:
-        if found is None or self.asked is None or not self.asked.number:
+        if self.asked is None or not self.asked.number:
+            return
+        if found is None or found.n_checks < FEWEST_CHECKS:  # as after an undo: better none than an old one
+            self.estimate = None
             return
         values = (*map(float, found[:3]), int(found.n_checks))
         if self.is_writer:
@@ -771,8 +812,8 @@ class Session:
         self.estimate = (n_labels, *values)
         self.curve = [point for point in self.curve if point[0] != n_labels] + [self.estimate]
 
-    def _on_failed(self, text: str) -> None:
-        self.learnt_job = self.job
+    def _on_failed(self, text: str, job: int | None = None) -> None:
+        self.learnt_job = self.job if job is None else job
         self.notice = text
         if not self.progress["ready"]:
             self.progress["error"] = text

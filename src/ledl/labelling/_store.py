@@ -284,6 +284,10 @@ class Store:
         rows = self.db.execute("SELECT class, name, gone, merged_into FROM classes ORDER BY id")
         return {row[0]: _class(row) for row in rows}
 
+    def names(self) -> list[tuple[str, int]]:
+        """Return all names that classes ever had, with their ids, the newest last."""
+        return self.db.execute("SELECT name, class FROM classes ORDER BY id").fetchall()
+
     def answers(self) -> list[Answer]:
         """Return the last answer for each image."""
         rows = self.db.execute(
@@ -416,11 +420,13 @@ class Store:
             )
 
     def curve(self) -> list[tuple[Any, ...]]:
-        """Return labels, accuracy, interval and checks of lessons, the last one for each number of labels."""
-        rows = self.db.execute(
-            "SELECT labels, accuracy, low, high, checks FROM lessons WHERE accuracy IS NOT NULL ORDER BY number"
-        )
-        return list({row[0]: tuple(row) for row in rows}.values())
+        """Return labels, accuracy, interval and checks of lessons, the last one for each number of labels,
+        in order of time.
+        """
+        return self.db.execute(
+            "SELECT labels, accuracy, low, high, checks FROM lessons JOIN (SELECT max(number) AS number FROM "
+            "lessons WHERE accuracy IS NOT NULL GROUP BY labels) USING(number) ORDER BY number"
+        ).fetchall()
 
 
 def _answer(row: Sequence[Any]) -> Answer:

@@ -48,7 +48,7 @@ class Worker:
     """Run the process. `report` gets its messages, in a thread of their own: a word, and what belongs to it.
 
     ("progress", done, total, text), ("unreadable", [(id, reason)]), ("ready", ids, contents),
-    ("lesson", number, Lesson, seconds), ("estimate", number, Estimate or None), ("failed", text),
+    ("lesson", number, Lesson, seconds), ("estimate", number, Estimate or None), ("failed", text[, number]),
     ("died", text, is_final).
     """
 
@@ -232,4 +232,4 @@ def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
                     send(("estimate", job.number, learner.estimate(job.y, job.checks)))
                     last_estimate = time.monotonic()
         except Exception as error:  # the person goes on answering; the page says what is wrong
-            send(("failed", f"Nothing could be learnt: {type(error).__name__}: {error}"))
+            send(("failed", f"Nothing could be learnt: {type(error).__name__}: {error}", job.number))

@@ -30,7 +30,7 @@ export function showHead(state) {
   let words = "No estimate yet.";
   if (state.estimate) words = left ? accuracyWords(state.estimate) : "Every image has an answer.";
   else if (state.classes.length < 2) words = "With two classes the page begins to suggest.";
-  else if (state.model) words = "The estimate comes from random checks: one in five questions.";
+  else if (state.model) words = "How good they are is known after some random checks.";
   write($("accuracy"), words);
   write($("forecast"), left ? forecastWords(state) : "");
   $("curve").replaceChildren(...(state.curve.length > 1 ? [chart(state.curve, 120, 34)] : []));
@@ -47,7 +47,8 @@ export function chart(curve, width, height, axes = false) {
   const x = (labels) => left + ((width - left - right) * labels) / most;
   const y = (share) => top + ((height - top - bottom) * (1 - share)) / (1 - floor);
   const line = (points) => points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
-  const band = [...curve.map((point) => [point.labels, point.high]), ...curve.toReversed().map((point) => [point.labels, point.low])];
+  const rising = curve.toSorted((a, b) => a.labels - b.labels); // labels can be undone
+  const band = [...rising.map((point) => [point.labels, point.high]), ...rising.toReversed().map((point) => [point.labels, point.low])];
   const end = curve.at(-1);
   const words = `Right suggestions by number of labels: ${percent(curve[0].accuracy)} at ${count(curve[0].labels)}, ${percent(end.accuracy)} at ${count(end.labels)}.`;
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words });
@@ -61,7 +62,7 @@ export function chart(curve, width, height, axes = false) {
     }
   }
   picture.append(svg("polygon", { class: "band", points: line(band) }));
-  picture.append(svg("polyline", { class: "curve", points: line(curve.map((point) => [point.labels, point.accuracy])) }));
+  picture.append(svg("polyline", { class: "curve", points: line(rising.map((point) => [point.labels, point.accuracy])) }));
   picture.append(svg("circle", { class: "end", cx: x(end.labels), cy: y(end.accuracy), r: axes ? 3.5 : 2.5 }));
   return picture;
 }

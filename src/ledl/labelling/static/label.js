@@ -14,6 +14,7 @@ const BLOCK = 40; // suggestions that one key confirms, at most
 const CHUNK = 200; // images in one request
 const PATIENCE = 25; // seconds that the server may wait for news
 const PAUSE = 1000; // milliseconds between two tries
+const WORD = 500; // milliseconds in which a second letter belongs to the same name
 const SIZES = { ask: 168, check: 80, doubtful: 128, all: 128 }; // pixels
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"];
 
@@ -22,6 +23,7 @@ let outbox = null;
 let view = { name: "ask", class: null, kind: "", of: "", search: "" };
 let block = new Set(); // images that Enter confirms in Check
 let showing = 0; // number of the last change of view: answers to older ones come too late
+let begun = null; // the letter that has labelled an image last: it may be the first one of a name
 let fetching = false; // a batch of questions is under way
 const known = new Map(); // images as the server knows them, by id
 const changed = new Map(); // when the server last stored something about an image, on the clock of this page
@@ -135,7 +137,8 @@ function actions() {
   const most = grid.several ? ` (${count(targets.length)})` : "";
   const sheet = view.name === "check" && !grid.several && !large.open;
   let accept = `Accept${most}`;
-  if (sheet) accept = block.size ? `Confirm these ${count(block.size)} as ${quoted(classes.nameOf(view.class))}` : "Confirm";
+  const these = block.size === 1 ? "this one" : `these ${count(block.size)}`;
+  if (sheet) accept = block.size ? `Confirm ${these} as ${quoted(classes.nameOf(view.class))}` : "Confirm";
   else if (view.name === "doubtful") accept = `Change the label${most}`;
   write($("accept").lastElementChild, accept);
   $("accept").disabled = sheet ? !block.size : targets.every((image) => proposal(image) == null);
@@ -163,6 +166,13 @@ function answer(targets, what, done) {
 
 function labelBy(one) {
   answer(grid.targets, { class: one.id }, `labelled ${quoted(one.name)}.`);
+}
+
+/** Type a name. A letter right after one that has labelled an image goes on with a name for that image. */
+function typeName(key, time) {
+  const place = begun && time - begun.time < WORD ? grid.ids.indexOf(begun.id) : -1;
+  if (place >= 0) grid.goTo(place);
+  classes.type(place >= 0 ? begun.key + key : key);
 }
 
 function create(name) {
@@ -361,20 +371,21 @@ async function refresh() {
 function about() {
   const total = grid.ids.length, name = classes.nameOf(view.class);
   const sheet = {
-    ask: classes.all.length ? "The most useful images first. Press the key of a class, or Enter to accept." : "",
+    ask: classes.all.length && total ? "The most useful images first. Press the key of a class, Enter to accept, or + to type the name of a new one." : "",
     check: view.class == null ? "" : "Correct what is wrong, then confirm all that are ticked with Enter.",
     doubtful: total ? "The model contradicts these labels. Enter changes the label, Shift+Enter keeps it." : "",
-    all: images(total),
+    all: images(total) + (view.of && total ? ". Those with “?” are suggestions." : ""),
   };
+  const left = state.n_images - state.n_labelled - state.n_skipped;
   const nothing = {
-    ask: state.n_images ? "Every image has an answer. Look at Check and Doubtful, or export." : "There is no image in this folder.",
+    ask: !state.n_images ? "There is no image in this folder." : left ? "" : `Every image has an answer. ${state.n_doubtful ? "Look at Doubtful, or export." : "Export what you need."}`,
     check: state.model ? `No image without a label is likely to be ${name ? quoted(name) : "anything"}.` : "There are no suggestions yet. They come once two classes have labels and the images are read.",
     doubtful: "The model contradicts no label.",
     all: "No image is like that.",
   };
   write($("about"), sheet[view.name]);
   write($("empty"), nothing[view.name]);
-  $("empty").hidden = total > 0 || fetching;
+  $("empty").hidden = total > 0 || !nothing[view.name];
   $("first").hidden = classes.all.length > 0 || !state.n_images || outbox.requests.some(({ body }) => body.new_class);
 }
 
@@ -392,6 +403,7 @@ function nextClass(by) {
 }
 
 function listClasses() {
+  if (view.of && !classes.find(view.of)) view.of = ""; // it was merged or deleted
   const choice = (one, number) => el("option", { value: one.id, text: `${one.name} (${count(number)})` });
   const fill = (box, options, value) => {
     const print = JSON.stringify(options.map((option) => [option.value, option.textContent]));
@@ -402,7 +414,7 @@ function listClasses() {
     box.value = value ?? "";
   };
   fill($("which"), classes.all.filter((one) => one.n_suggested || one.id === view.class).map((one) => choice(one, one.n_suggested)), view.class);
-  fill($("of"), [el("option", { value: "", text: "Every class" }), ...classes.all.map((one) => choice(one, one.count))], view.of);
+  fill($("of"), [el("option", { value: "", text: "Every class" }), ...classes.all.map((one) => choice(one, one.count + one.n_suggested))], view.of);
 }
 
 // ---- What the server says ----
@@ -531,8 +543,11 @@ function command(event) {
   if (key in ACTIONS) return ACTIONS[key];
   if (event.shiftKey && key in VIEW_KEYS) return () => show({ name: VIEW_KEYS[key] });
   const one = key.length === 1 && !(event.shiftKey && /\p{L}/u.test(key)) && classes.ofKey(key);
-  if (one) return () => labelBy(one);
-  if (!event.shiftKey && /^[\p{L}\p{N}]$/u.test(key)) return () => classes.type(key);
+  if (one) return () => {
+    begun = grid.several || !/\p{L}/u.test(key) ? null : { id: grid.current, key, time: event.timeStamp };
+    labelBy(one);
+  };
+  if (!event.shiftKey && /^[\p{L}\p{N}]$/u.test(key)) return () => typeName(key, event.timeStamp);
   return null;
 }
 

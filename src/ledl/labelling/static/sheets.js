@@ -60,12 +60,13 @@ function command(text) {
   return el("div", { class: "command" }, el("code", { text }), copy);
 }
 
-export function exportSheet({ folder }) {
+export function exportSheet({ folder, store }) {
+  const words = `ledl label ${shell(folder)}${store ? ` --store ${shell(store)}` : ""}`;
   openSheet("Export",
     el("p", {}, el("a", { class: "button", href: "/api/export/labels.csv", download: "labels.csv", text: "Download labels.csv" }), " ", el("a", { class: "button", href: "/api/export/summary.html", download: "summary.html", text: "Download summary.html" })),
     el("p", { class: "soft", text: "The table has every image, its label or the suggestion with its probability, and who said so. The summary is one page to send to others." }),
-    el("h3", { text: "Sorted folders" }), el("p", { class: "soft", text: "Copies of the images, a folder for each class. Type this in a terminal:" }), command(`ledl label ${shell(folder)} --export sorted/`),
-    el("h3", { text: "A model" }), el("p", { class: "soft", text: "For ledl predict, on images that it has never seen:" }), command(`ledl label ${shell(folder)} --export model.ledl`));
+    el("h3", { text: "Sorted folders" }), el("p", { class: "soft", text: "Copies of the images, a folder for each class. Type this in a terminal:" }), command(`${words} --export sorted/`),
+    el("h3", { text: "A model" }), el("p", { class: "soft", text: "For ledl predict, on images that it has never seen:" }), command(`${words} --export model.ledl`));
 }
 
 export function progressSheet(state) {
@@ -73,7 +74,7 @@ export function progressSheet(state) {
   if (state.estimate) parts.push(el("p", { text: accuracyWords(state.estimate) }));
   if (state.forecast) parts.push(el("p", { text: forecastWords(state) }));
   if (state.curve.length > 1) parts.push(chart(state.curve, 520, 220, true));
-  parts.push(el("p", { class: "soft", text: "One question in five is drawn at random. Only these checks tell how good the suggestions for the other images are; the band holds the truth nine times in ten." }));
+  parts.push(el("p", { class: "soft", text: "Some questions are drawn at random, more of them at the beginning. Only these checks tell how good the suggestions for the other images are; the band holds the truth nine times in ten." }));
   if (state.unreadable.length) {
     parts.push(el("h3", { text: `${images(state.unreadable.length)} cannot be read` }), el("ul", { class: "unreadable" }, ...state.unreadable.map(([name, reason]) => el("li", {}, el("bdi", { text: name }), el("span", { class: "soft", text: ` ${reason}` })))));
   }
