@@ -120,7 +120,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": "|".join(re.escape(example) for example in EXAMPLES if can_run(example)),
-    "ignore_pattern": r"(__init__|nearest_subspace)\.py",
+    "ignore_pattern": r"(__init__|nearest_subspace|own_method)\.py",
     "within_subsection_order": ExplicitOrder([*EXAMPLES, "*"]),
     "backreferences_dir": "api/backreferences",
     "doc_module": ("ledl",),
