@@ -92,6 +92,7 @@ def test_the_token_becomes_a_cookie(server):
         {"Origin": "null"},
         {"Origin": "https://127.0.0.1"},
         {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},  # another port of this machine
     ],
     ids=str,
 )
@@ -107,6 +108,8 @@ def test_the_page_gets_in_under_each_name_of_this_machine(server):
     for host in ("127.0.0.1", "localhost:8765", "[::1]:99"):
         headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
         assert server.ask("/api/state", headers=headers)[0] == 200, host
+    link = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}  # in a notebook, say
+    assert server.ask(f"/?token={server.token}", headers=link)[0] == 303
 
 
 def test_hosts():

@@ -478,6 +478,17 @@ def test_one_image_is_enough_to_label(folder, tmp_path, open_folder):
     assert session.state()["n_labelled"] == 1
 
 
+def test_thumbnails_do_not_become_images(folder, open_folder):
+    for store in (folder, folder / "labels", folder / "null/labels"):
+        with pytest.raises(RefusedError, match="elsewhere"):
+            open_folder(folder, store=store)
+        assert store == folder or not store.exists()
+    for _ in range(2):
+        session = open_folder(folder, store=folder / ".mine")
+        session.picture(0)
+        assert session.n == 36
+
+
 def test_links_out_of_the_folder_are_listed_and_not_shown(folder, tmp_path, open_folder):
     secret = tmp_path / "secret.png"
     shutil.copy(folder / "null/00.png", secret)

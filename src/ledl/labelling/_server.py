@@ -86,8 +86,12 @@ class Guard:
         headers = request.headers
         if len(headers.getlist("host")) != 1 or _host(headers["host"]) not in HOSTS:
             return reply({"error": "This server answers under the names 127.0.0.1 and localhost only."}, 403)
-        origin = headers.get("origin")
-        if origin not in (None, f"http://{headers['host']}") or headers.get("sec-fetch-site") == "cross-site":
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        # A page on another port of this machine is of the same site. It may have a link to the page, no more.
+        is_foreign = site == "cross-site" or (
+            site == "same-site" and headers.get("sec-fetch-mode") != "navigate"
+        )
+        if origin not in (None, f"http://{headers['host']}") or is_foreign:
             return reply({"error": "Another page has asked. Only the page of ledl label may."}, 403)
         given = [request.query_params.get("token") if request.url.path == "/" else None]
         given += [request.cookies.get(self.cookie), headers.get("x-ledl-token")]

@@ -26,6 +26,7 @@ from ledl.images import (
     find_table,
     image_files,
     is_answer,
+    is_hidden,
     read_image,
     read_labels,
     shown,
@@ -102,6 +103,8 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
     Only one process at a time may write. A reader, for an export, may look at them meanwhile.
     """
     inside, outside = look_into(options.folder, report)
+    if options.store is not None:
+        check_store(options.folder, options.store)
     place = place_of(options.folder, options.store)
     with ExitStack() as stack:
         try:
@@ -124,6 +127,16 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         if is_writer:
             session.take_labels(options.labels, report)
         yield session
+
+
+def check_store(folder: Path, store: Path) -> None:
+    """Raise RefusedError if the thumbnails in a store would be taken for images of the folder."""
+    top, place = os.path.realpath(folder), os.path.realpath(store)
+    if is_below(top, place) and not any(map(is_hidden, Path(os.path.relpath(place, top)).parts)):
+        raise RefusedError(
+            f"--store {shown(store)} is in {shown(folder)}, so that its thumbnails would be labelled, too. "
+            "Choose a folder elsewhere, or one whose name begins with a dot."
+        )
 
 
 def look_into(
