@@ -336,14 +336,12 @@ class Learner:
         plain = sharpen(log_shares(F), *known)
         if R is None:  # each start goes its own way for two steps
             ends = []
-            for start in (alone, plain):
-                _, learnt = self._spread_in_space_of(start, *how)
-                ends.append(
-                    self._spread_in_space_of(sharpen(self._gaussians(log_shares(learnt), known), *known), *how)[
-                        1
-                    ]
-                )
-            R = sharpen(log_shares(ends[0]) + log_shares(ends[1]), *known)
+            for guesses in (alone, plain):
+                for _ in range(2):
+                    _, learnt = self._spread_in_space_of(guesses, *how)
+                    guesses = sharpen(self._gaussians(log_shares(learnt), known), *known)
+                ends.append(log_shares(learnt))
+            R = sharpen(ends[0] + ends[1], *known)
         else:
             R[where] = known[1]
             R = (R + alone + plain) / 3
