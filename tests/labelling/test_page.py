@@ -381,8 +381,9 @@ def test_a_filter_finds_labels_and_suggestions_and_outlives_its_class(start, vis
     expect(page.locator("#about")).to_have_text(
         f"{one['count'] + one['n_suggested']} images. Those with “?” are suggestions."
     )
-    guesses = page.locator(".tile .guess").all_inner_texts()
-    assert {*guesses} == {one["name"]}
+    guesses = page.locator(".tile .guess")
+    guesses.first.wait_for()
+    assert {*guesses.all_inner_texts()} == {one["name"]}
     other = state["classes"][1]["id"]
     assert server.ask(f"/api/classes/{one['id']}/merge", {"into": other})[0] == 200
     expect(page.locator("#about")).to_have_text(f"{N} images")
@@ -611,10 +612,11 @@ def test_pictures_of_the_docs(start, visit, tmp_path):
     page = visit(server, viewport={"width": 1120, "height": 720})
     for n in (10, 20, 30, 40):
         answer_questions(page, 10, lambda file: WORDS.get(TRUTH[file], "six or more"))
-        server.wait(lambda state, n=n: state["curve"] and state["curve"][-1]["labels"] == n)
+        if n > 10:  # ten answers have too few random checks for an estimate
+            server.wait(lambda state, n=n: state["curve"] and state["curve"][-1]["labels"] == n)
     expect(page.locator("#accuracy")).to_contain_text("random checks")
     expect(page.locator("#doing")).to_have_text("Learnt from 40 labels.")
-    expect(page.locator("#curve").get_by_role("img")).to_have_accessible_name(re.compile(r"at 10, .* at 40\."))
+    expect(page.locator("#curve").get_by_role("img")).to_have_accessible_name(re.compile(r"at \d+, .* at 40\."))
     place = Path(os.environ.get("LEDL_PICTURES", tmp_path))
     for name, keys in {"ask": (), "large": ("Space",), "check": ("Space", "Shift+C")}.items():
         for key in keys:
