@@ -184,8 +184,9 @@ def test_a_label_that_is_left_out_does_not_reach_its_sample(digits):
 
 def test_suggestions_are_as_sure_as_they_are_right(digits, learner):
     known = some_labels(digits[1], 4)
+    known[:900] = digits[1][:900]  # half of all: only the others count
     found = learner.learn(known)
-    checks = np.flatnonzero(known >= 0)
+    checks = np.flatnonzero(known >= 0)[:40]
     estimate = learner.estimate(known, checks)
     found = learner.learn(known)
     mean = found.probabilities[known < 0].max(axis=1).mean()

@@ -188,11 +188,11 @@ class Learner:
             self.last = classes, found, labelled
             main = self.space.graph if weights[1] > weights[0] else found.graph
             reached = to_host(reach(main, main.matrix(), as_array(labelled, self.space.Z), SHARE_OF_NEIGHBOURS))
-            one_hots = as_array(np.eye(len(classes), dtype=np.float32)[numbers], self.space.Z)
-            where = as_array(labelled, self.space.Z)
-            P = to_host(sharpen(found.total, where, one_hots, self.confidence))
-            nobody = where[:0], one_hots[:0]
-            unseen = to_host(sharpen(found.gaussians, *nobody, self.confidence))[labelled]
+            gaussians = to_host(found.gaussians)
+        P = self._probabilities(to_host(found.total), mine < 0)
+        P[labelled] = np.eye(len(classes))[numbers]
+        # Of labelled samples, the Gaussians of all samples say what the others teach, nearly.
+        unseen = softmax(sharpness(gaussians, self.confidence) * gaussians[labelled], axis=1)
         graphs = [Graph(*(to_host(part) for part in one)) for one in (found.graph, self.space.graph)]
         graph = graphs[int(weights[1] > weights[0])]
         spreading = weights[:2] / max(weights[:2].sum(), TINY)
@@ -248,16 +248,23 @@ class Learner:
         classes, guesses, _ = self.last
         with one_blas_thread(), float32_products("full", self.device):
             total = self._left_out(samples, mine)
-            factor = sharpness(guesses.total, self.confidence)
         right = classes[total.argmax(axis=1)] == mine[samples]
-        sure = softmax(factor * total, axis=1).max(axis=1)
-        others = softmax(factor * to_host(guesses.total)[mine < 0].astype(np.float64), axis=1).max(axis=1)
-        surer = others.mean() - sure.mean() if len(others) else 0.0
+        surer = 0.0
+        if (mine < 0).any():
+            every = np.concatenate([to_host(guesses.total)[mine < 0], total])
+            is_left = np.arange(len(every)) < len(every) - len(total)
+            sure = self._probabilities(every, is_left).max(axis=1)
+            surer = float(sure[is_left].mean() - sure[~is_left].mean())
         found = with_interval(float(np.clip(right.mean() + surer, 0, 1)), len(samples))
         # Suggestions are as sure as they are right, in the mean. A few checks do not change that much.
         shown = (found.accuracy * len(samples) + USUAL * USUAL_CHECKS) / (len(samples) + USUAL_CHECKS)
         self.confidence = float(np.clip(shown, 0.5, 0.98))
         return found
+
+    def _probabilities(self, total: Array, is_open: Array) -> Array:
+        """Return probabilities from sums of logarithms, as sure for open samples as suggestions are right."""
+        factor = sharpness(total[is_open] if is_open.any() else total, self.confidence)
+        return np.asarray(softmax(factor * total, axis=1), dtype=np.float32)
 
     def _left_out(self, samples: Array, mine: Array) -> Array:
         """Return what the experts would say of labelled samples together, without the label of each: (m, c).
