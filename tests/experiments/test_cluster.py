@@ -138,7 +138,7 @@ def test_a_cell_that_no_worker_survives_is_named(cluster, client, tmp_path, monk
 def test_interrupted_and_killed_clients_leave_their_cells_and_an_idle_cluster(
     undisturbed, cluster, client, tmp_path
 ):
-    long = dataclasses.replace(PLAN, n_splits=10)  # more than is done by the time of a signal
+    long = dataclasses.replace(PLAN, n_splits=40)  # more than is done by the time of a signal
     process = started(cluster, tmp_path, long, stderr=subprocess.PIPE)
     assert until(lambda: cell_files(tmp_path))
     process.send_signal(signal.SIGINT)

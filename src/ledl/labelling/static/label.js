@@ -473,6 +473,7 @@ function refused(request, error) {
 function take(next) {
   const before = state;
   state = next;
+  $("export").disabled = false; // its sheet names the folder
   $("folder").textContent = state.folder.replace(/[/\\]+$/, "").split(/[/\\]/).at(-1);
   $("folder").title = state.folder;
   document.title = `${$("folder").textContent}: ${count(state.n_labelled)} of ${count(state.n_images)} · ledl label`;
