@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import tempfile
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -302,18 +303,20 @@ class ClusterBlocks(Blocks):
 
     def _assign_workers(self, numbers: Collection[int]) -> None:
         """Choose a worker for each of these blocks, one that has its samples if possible."""
-        try:
-            self._client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            raise BlockError(
-                f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds. Start workers and fit again."
-            ) from None
+        deadline = time.monotonic() + PATIENCE
+        while not (threads := self._threads_of_workers()):  # all may be away for a moment
+            if time.monotonic() > deadline:
+                raise BlockError(
+                    f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds. Start workers, "
+                    "and fit again."
+                )
+            time.sleep(0.1)
         parts = {i: self._chunks[i].parts for i in numbers}
         where = self._client.who_has([part for own in parts.values() for part in own])
         holders = {i: {w for part in own for w in where.get(part.key, ())} for i, own in parts.items()}
         others = {i: self._workers[i] for i in range(self._n_blocks) if i not in holders}
         sizes = [stop - first for first, stop in self._spans]
-        for i, worker in share_out(sizes, holders, others, self._threads_of_workers()).items():
+        for i, worker in share_out(sizes, holders, others, threads).items():
             self._workers[i] = worker
 
 
