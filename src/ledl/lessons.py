@@ -156,7 +156,7 @@ class Learner:
             )
             self.plain = self.space.graph.matrix()
         self.said: dict[int, Said] = {}  # by sample, the last one at the end
-        self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, samples with labels
+        self.last: tuple[Array, Guesses, Array] | None = None  # classes, guesses, labels of the samples
         self.confidence = USUAL
 
     def learn(self, y: Array) -> Lesson:
@@ -185,7 +185,7 @@ class Learner:
             weights = self._weights(mine)
             start = None if self.last is None else carried_over(self.last[0], self.last[1].R, classes)
             found = self._guess(labelled, numbers, len(classes), weights, start)
-            self.last = classes, found, labelled
+            self.last = classes, found, mine
             main = self.space.graph if weights[1] > weights[0] else found.graph
             reached = to_host(reach(main, main.matrix(), as_array(labelled, self.space.Z), SHARE_OF_NEIGHBOURS))
             gaussians = to_host(found.gaussians)
@@ -242,12 +242,12 @@ class Learner:
         samples = samples[mine[samples] >= 0]
         if self.space is None or not len(samples) or len(np.unique(mine[mine >= 0])) < 2:
             return None
-        if self.last is None or not np.array_equal(self.last[2], np.flatnonzero(mine >= 0)):
+        if self.last is None or not np.array_equal(self.last[2], mine):
             self.learn(y)
         assert self.last is not None
         classes, guesses, _ = self.last
         with one_blas_thread(), float32_products("full", self.device):
-            total = self._left_out(samples, mine)
+            total = self._left_out(samples)
         right = classes[total.argmax(axis=1)] == mine[samples]
         surer = 0.0
         if (mine < 0).any():
@@ -266,7 +266,7 @@ class Learner:
         factor = sharpness(total[is_open] if is_open.any() else total, self.confidence)
         return np.asarray(softmax(factor * total, axis=1), dtype=np.float32)
 
-    def _left_out(self, samples: Array, mine: Array) -> Array:
+    def _left_out(self, samples: Array) -> Array:
         """Return what the experts would say of labelled samples together, without the label of each: (m, c).
 
         F = (1 - a) (I - a S)^-1 H is linear in the labels H. So what reaches sample i from the others is the
@@ -275,7 +275,8 @@ class Learner:
         """
         assert self.space is not None
         assert self.last is not None
-        classes, guesses, labelled = self.last
+        classes, guesses, mine = self.last
+        labelled = np.flatnonzero(mine >= 0)
         Z, m = self.space.Z, len(samples)
         numbers = np.searchsorted(classes, mine[labelled])
         one_hots = np.eye(len(classes))[numbers]
@@ -394,7 +395,7 @@ class Learner:
         """Note what the last lesson said of the samples that have got labels since."""
         assert self.last is not None
         classes, guesses, before = self.last
-        new = np.setdiff1d(labelled, before)
+        new = labelled[before[labelled] < 0]
         for i, one in zip(new.tolist(), self._experts(guesses, new), strict=True):
             self.said.pop(i, None)
             self.said[i] = Said(classes, one)

@@ -439,12 +439,11 @@ def test_an_estimate_is_kept_with_its_curve(folder, open_folder):
     session.answer(ids_of(session, "null/00.png"), 1)
     learn_here(session)
     estimate = session.state()["estimate"]
-    if estimate is not None:
-        assert 0 <= estimate["low"] <= estimate["accuracy"] <= estimate["high"] <= 1
-        assert estimate["n_checks"] == len(checks)
-        again = open_folder(folder).state()
-        assert again["estimate"] == estimate
-        assert [point["labels"] for point in again["curve"]] == [session.state()["n_labelled"]]
+    assert 0 <= estimate["low"] <= estimate["accuracy"] <= estimate["high"] <= 1
+    assert estimate["n_checks"] == len(checks)
+    again = open_folder(folder).state()
+    assert again["estimate"] == estimate
+    assert [point["labels"] for point in again["curve"]] == [session.state()["n_labelled"]]
     assert taught_before == len(checks)
 
 
