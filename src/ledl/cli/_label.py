@@ -98,7 +98,7 @@ def label(
 
     The page shows the images that teach most, suggests a label for each, learns after every answer, and says
     how good it is. It is served on this machine alone, and works offline. Every answer is stored at once.
-    Images are never changed.
+    Images are never changed, and only --sort-by move moves them.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
