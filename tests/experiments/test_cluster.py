@@ -164,6 +164,24 @@ def test_interrupted_and_killed_clients_leave_their_cells_and_an_idle_cluster(
     assert len(cell_files(tmp_path)) >= N_CELLS
 
 
+class InterruptingAtItsEnd:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_in_a_finalizer_is_not_lost(tmp_path):
+    """Python ignores what is raised there, and Dask's futures have finalizers."""
+
+    def watch(progress):
+        if progress.n_done == 1:
+            InterruptingAtItsEnd()
+
+    with local_cluster() as cluster, pytest.raises(KeyboardInterrupt):
+        reproduce(PLAN, tmp_path, dask=cluster.scheduler_address, figures=False, watch=watch)
+    assert 1 <= len(cell_files(tmp_path)) < N_CELLS
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_process_runs_one_cell_at_a_time_and_failures_are_reported(tmp_path, monkeypatch):
     lock, most, now = Lock(), [0], [0]
 

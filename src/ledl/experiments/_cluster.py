@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,7 +78,8 @@ def connected(address: str, cells: Iterable[Cell], device: str | None = None) ->
                 "Start workers: dask worker ADDRESS --nworkers 4 --nthreads 1"
             ) from None
         workers.check()
-        yield workers
+        with workers.holding_interrupts():
+            yield workers
 
 
 class Workers:
@@ -93,7 +95,30 @@ class Workers:
         self._client, self._address, self._device = client, address, device
         one_of_a_kind = {(cell.dataset, cell.method): cell for cell in cells}.values()
         self._asked: list[Asked] = [(cell, as_json(cell.identity)) for cell in one_of_a_kind]
-        self.n = 0
+        self.n, self._interrupted = 0, False
+
+    @contextmanager
+    def holding_interrupts(self) -> Iterator[None]:
+        """Keep Ctrl-C back until `run` is between two calls of Dask; a second one acts at once.
+
+        In the middle of a call it could be lost (in the finalizer of a future), or reported as Dask's own error.
+        """
+        if current_thread() is not main_thread():  # which alone receives signals
+            yield
+            return
+        usual = signal.getsignal(signal.SIGINT)
+
+        def hold(number: int, frame: Any) -> None:
+            self._interrupted = True
+            signal.signal(signal.SIGINT, usual)
+
+        signal.signal(signal.SIGINT, hold)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
+        if self._interrupted:  # after the last cell
+            raise KeyboardInterrupt
 
     def check(self) -> None:
         """Count the workers; raise WrongWorkerError if one of them cannot be used."""
@@ -114,6 +139,8 @@ class Workers:
         waiting, running, last_seen = deque(cells), dict[Any, Cell](), time.monotonic()
         try:
             while waiting or running:
+                if self._interrupted:
+                    raise KeyboardInterrupt
                 n, self.n = self.n, len(self._client.nthreads())
                 if self.n > n:
                     self.check()
