@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DKSVDClassifier,
         LCKSVDClassifier,
         LEDLClassifier,
+        ProCRCClassifier,
         SRCClassifier,
     )
     from ledl.explanations import Explanation, explain
@@ -41,6 +42,7 @@ __all__ = [
     "LEDLClassifier",
     "LEDLClassifierCV",
     "ModelFileError",
+    "ProCRCClassifier",
     "RejectingClassifier",
     "SRCClassifier",
     "SemiSupervisedClassifier",

@@ -15,7 +15,17 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from ledl.arrays import Array, as_array, class_sums, float32_products, is_torch, namespace, product, to_host
+from ledl.arrays import (
+    Array,
+    as_array,
+    class_sums,
+    float32_products,
+    is_torch,
+    namespace,
+    product,
+    row_squares,
+    to_host,
+)
 from ledl.coding import Lasso, Samples, Settings, code_in_chunks
 from ledl.parallel import n_threads, one_blas_thread
 from ledl.subspace import FeatureMap, KernelSpace, Subspace
@@ -81,6 +91,28 @@ class ResidualRule:
             fit = code[own] @ atoms[own]
             found[own, j] = code[own] * (atoms[own] @ (2 * x - fit))
         return np.full(len(members), -sq_norm), found
+
+
+@dataclass(frozen=True)
+class AgreementRule:
+    """Score by -|s D - s_j D_j|^2: the class whose atoms alone make most of what all of them make (ProCRC).
+
+    It is the rule of residuals, with the fit s D in place of the sample.
+    """
+
+    name: ClassVar[str] = "agreement"
+    coder: ClassVar[None] = None
+
+    def scores(self, dictionary: FittedDictionary, codes: Array, X: Array, sq_norms: Array) -> Array:
+        fit = product(codes, dictionary.atoms)
+        return -class_residuals(dictionary, codes, fit, row_squares(fit))[0]
+
+    def contributions(
+        self, dictionary: FittedDictionary, code: Array, x: Array, sq_norm: float
+    ) -> tuple[Array, Array]:
+        """Return the parts of -|f - f_j|^2, with f = s D: those of -|x - f_j|^2 for x = f."""
+        fit = code @ dictionary.atoms
+        return ResidualRule().contributions(dictionary, code, fit, float(fit @ fit))
 
 
 @dataclass(frozen=True)

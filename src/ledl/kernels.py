@@ -14,19 +14,27 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ledl.arrays import Array, as_array, check_memory, to_host
 from ledl.subspace import Subspace, find_kernel_space
 
-Kernel: TypeAlias = str | Callable[..., float]
+Kernel: TypeAlias = str | float | Callable[..., float]
 
-# Kernels that are inner products of features, sign(x) |x|^power (`ledl.subspace.FeatureMap`). They need no
-# matrix of all pairs of samples.
+# Kernels that are inner products of features, sign(x) |x|^power (`ledl.subspace.FeatureMap`), by their names. A
+# number is a power, too. They need no matrix of all pairs of samples.
 POWERS = {"linear": 1.0, "hellinger": 0.5}
+POWER = Interval(Real, 0, 1, closed="right")
 
 KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
-    "kernel": [StrOptions({*POWERS, "rbf", "poly", "precomputed"}), callable],
+    "kernel": [StrOptions({*POWERS, "rbf", "poly", "precomputed"}), POWER, callable],
     "gamma": [StrOptions({"scale"}), Interval(Real, 0, None, closed="neither"), None],
     "degree": [Interval(Real, 0, None, closed="neither")],
     "coef0": [Interval(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
 }
+
+
+def power_of(kernel: Kernel) -> float | None:
+    """Return the power of features that a kernel is linear in, or None if there is none."""
+    return (
+        float(kernel) if isinstance(kernel, Real) else POWERS.get(kernel) if isinstance(kernel, str) else None
+    )
 
 
 class PairwiseKernel(NamedTuple):

@@ -228,7 +228,7 @@ class AtomsDisplay:
         if hasattr(model, "dual_components_"):
             raise TypeError(
                 f"The atoms of kernel={model.dictionary_.space.kernel.kernel!r} are sums in the space of the "
-                "kernel, and no pictures. Draw those of kernel='linear' or 'hellinger'."
+                "kernel, and no pictures. Draw those of kernel='linear', 'hellinger' or a power."
                 if hasattr(model.dictionary_.space.kernel, "kernel")
                 else "The atoms of a precomputed kernel are known by inner products only, and are no pictures."
             )

@@ -11,6 +11,7 @@ from ledl import (
     LCKSVDClassifier,
     LEDLClassifier,
     LEDLClassifierCV,
+    ProCRCClassifier,
     SRCClassifier,
 )
 
@@ -18,6 +19,7 @@ CLASSIFIERS = {
     "crc": CRCClassifier(),
     "crc-regularized": CRCClassifier(rule="regularized"),
     "crc-rbf": CRCClassifier(kernel="rbf"),
+    "procrc": ProCRCClassifier(),
     "csdl": CSDLClassifier(max_iter=5),
     "csdl-rbf": CSDLClassifier(max_iter=5, kernel="rbf"),
     "dksvd": DKSVDClassifier(max_iter=5),

@@ -1,7 +1,7 @@
 """Sparse codes of samples over a dictionary: the lasso, ridge regression, orthogonal matching pursuit.
 
-`Lasso`, `Ridge` and `OMP` are the settings of a method. `prepare` makes a coder of them for given atoms.
-`code_in_chunks` codes many samples with a coder.
+`Lasso`, `Ridge`, `Collaborative` and `OMP` are the settings of a method. `prepare` makes a coder of them for
+given atoms. `code_in_chunks` codes many samples with a coder.
 """
 
 from ledl.coding._api import float_tensor, sparse_encode
@@ -9,6 +9,8 @@ from ledl.coding._coders import (
     OMP,
     Coder,
     CodingInfo,
+    Collaborative,
+    CollaborativeCoder,
     Lasso,
     LassoCoder,
     Ridge,
@@ -22,6 +24,8 @@ __all__ = [
     "OMP",
     "Coder",
     "CodingInfo",
+    "Collaborative",
+    "CollaborativeCoder",
     "Lasso",
     "LassoCoder",
     "Ridge",

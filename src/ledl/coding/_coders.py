@@ -2,8 +2,8 @@
 
 Many samples are coded chunk by chunk: in threads on the host, one after the other on a device.
 
-`Lasso`, `Ridge` and `OMP` are `Settings`. Their `prepare` makes a `Coder` for given atoms and samples. Results
-that do not depend on the samples are kept in `kept`, a dictionary that belongs to the atoms.
+`Lasso`, `Ridge`, `Collaborative` and `OMP` are `Settings`. Their `prepare` makes a `Coder` for given atoms and
+samples. Results that do not depend on the samples are kept in `kept`, a dictionary that belongs to the atoms.
 """
 
 from __future__ import annotations
@@ -542,22 +542,68 @@ class RidgeCoder:
         (K, r), xp = atoms.shape, namespace(atoms)
         D = xp.astype(atoms, xp.float64, copy=False)
         rows = D if r < K else D.T
-        G = add_to_diagonal(rows.T @ rows, as_array([[alpha]], D, D.dtype))
-        try:
-            solved = to_host(cholesky_solve(cholesky(G), xp.asarray(rows, copy=True)))
-            if not np.isfinite(solved).all():  # tensors raise no error
-                raise np.linalg.LinAlgError("the matrix is not positive definite")
-        except np.linalg.LinAlgError as error:
-            raise ValueError(
-                f"{name}={alpha} is so small that ridge codes over these atoms are not defined in float64 "
-                f"({error}). Raise {name}."
-            ) from error
+        solved = solve_shifted(rows, rows.T @ rows, alpha, name)
         self._projection = np.ascontiguousarray(solved.T if r < K else solved, dtype=self.atoms.dtype)
 
     def __call__(self, X: Array, sq_norms: Array, start: None = None) -> tuple[Array, Array, Array, Array]:
         """Return codes, and zeros for gaps and iterations, and True."""
         n = len(X)
         return product(X, self._projection), np.zeros(n), np.zeros(n, np.int64), np.ones(n, dtype=bool)
+
+
+def solve_shifted(rows: Array, matrix: Array, alpha: float, name: str) -> Array:
+    """Return rows (matrix + alpha I)^-1, on the host; `matrix` is overwritten. Messages name alpha `name`."""
+    try:
+        factor = cholesky(add_to_diagonal(matrix, as_array([[alpha]], rows, rows.dtype)))
+        solved = to_host(cholesky_solve(factor, namespace(rows).asarray(rows, copy=True)))
+        if not np.isfinite(solved).all():  # tensors raise no error
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"{name}={alpha} is so small that ridge codes over these atoms are not defined in float64 "
+            f"({error}). Raise {name}."
+        ) from error
+    return solved
+
+
+@dataclass(frozen=True, eq=False)
+class Collaborative:
+    """Codes of ProCRC, argmin |x - s D|^2 + alpha |s|^2 + agreement / c sum_j |s D - s_j D_j|^2.
+
+    `labels` has the class of each atom, 0, ..., c - 1.
+    """
+
+    alpha: float
+    agreement: float
+    labels: Array  # (K,)
+
+    def prepare(
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+    ) -> Coder:
+        if "collaborative" not in kept:
+            kept["collaborative"] = CollaborativeCoder(atoms, self)
+        return kept["collaborative"]  # type: ignore[no-any-return]
+
+
+class CollaborativeCoder(RidgeCoder):
+    """Code samples by ProCRC, with one product.
+
+    With G = D D' and its blocks of the classes alone, sum_j |s D - s_j D_j|^2 = s ((c - 2) G + blocks) s'. So
+    s = x D' ((1 + agreement (c - 2) / c) G + agreement / c blocks + alpha I)^-1.
+    """
+
+    solver = "collaborative"
+
+    def __init__(self, atoms: Array, settings: Collaborative) -> None:
+        self.atoms, labels, weight = atoms, settings.labels, settings.agreement
+        D, c = atoms.astype(np.float64, copy=False), labels.max() + 1
+        check_memory(
+            3 * 8 * len(D) ** 2, f"The products of all pairs of {len(D)} samples", "Use fewer samples."
+        )
+        G = D @ D.T
+        matrix = np.where(labels[:, None] == labels, 1 + weight * (c - 1) / c, 1 + weight * (c - 2) / c) * G
+        solved = solve_shifted(D.T, matrix, settings.alpha, "alpha")
+        self._projection = np.ascontiguousarray(solved, dtype=atoms.dtype)
 
 
 class OMP(NamedTuple):

@@ -31,6 +31,7 @@ from ledl.estimators._csdl import CSDLClassifier
 from ledl.estimators._ksvd import KSVD
 from ledl.estimators._lcksvd import DKSVDClassifier, LCKSVDClassifier
 from ledl.estimators._ledl import LEDLClassifier, coder_and_rule, prepare_training, read_atoms
+from ledl.estimators._procrc import ProCRCClassifier
 from ledl.estimators._src import SRCClassifier
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "DocumentedMixin",
     "LCKSVDClassifier",
     "LEDLClassifier",
+    "ProCRCClassifier",
     "SRCClassifier",
     "Tasks",
     "accuracy",

@@ -36,7 +36,7 @@ from sklearn.utils.validation import _check_n_features, check_consistent_length,
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coding import Settings, float_tensor
 from ledl.dictionary import FittedDictionary
-from ledl.kernels import POWERS, kernel_space
+from ledl.kernels import kernel_space, power_of
 from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.start import atom_counts
@@ -295,12 +295,13 @@ class DictionaryClassifier(
     @property
     def _features(self) -> FeatureMap:
         """The map of samples to features. A kernel that is not linear in features is normalised instead."""
-        return FeatureMap(POWERS[self.kernel], self.normalize) if self._is_linear else AS_THEY_ARE
+        power = power_of(self.kernel)
+        return AS_THEY_ARE if power is None else FeatureMap(power, self.normalize)
 
     @property
     def _is_linear(self) -> bool:
         """True if the kernel is the inner product of features."""
-        return isinstance(self.kernel, str) and self.kernel in POWERS
+        return power_of(self.kernel) is not None
 
     def _find_space(self, samples: Array, weights: Array | None = None) -> tuple[Subspace, Array]:
         """Return the space that training runs in, and the samples there. The samples are overwritten."""

@@ -67,14 +67,14 @@ class CSDLClassifier(DictionaryClassifier):
         If True, samples are scaled to norm 1, in `fit` and after. With a kernel, k(x, y) is divided by
         :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
-    kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
+    kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"}, float or callable, default="linear"
         Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`,
-        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. (Negative
-        values have the roots of their absolute values, with their signs.) The others need the kernel between
-        all pairs of training samples. A callable takes two samples and returns a number. With
-        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
-        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
-        must be False.
+        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. A number p
+        takes the powers :math:`\mathrm{sign}(x) |x|^p`: ``"linear"`` is 1, ``"hellinger"`` 0.5, and small p
+        tame bright spots. The others need the kernel between all pairs of training samples. A callable takes
+        two samples and returns a number. With ``"precomputed"``, `fit` takes the kernel between all training
+        samples instead of X, and `predict` the kernel between new and training samples. Both must be normalised
+        so that k(x, x) = 1, and ``normalize`` must be False.
 
     gamma : float, "scale" or None, default="scale"
         Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None

@@ -175,14 +175,14 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         1. If False, scale samples yourself or choose other weights. With a kernel, k(x, y) is divided by
         :math:`\sqrt{k(x, x) k(y, y)}` instead.
 
-    kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"} or callable, default="linear"
+    kernel : {"linear", "rbf", "poly", "hellinger", "precomputed"}, float or callable, default="linear"
         Kernel, which computes inner products of samples. ``"hellinger"``, the sum of :math:`\sqrt{x_i y_i}`,
-        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. (Negative
-        values have the roots of their absolute values, with their signs.) The others need the kernel between
-        all pairs of training samples. A callable takes two samples and returns a number. With
-        ``"precomputed"``, `fit` takes the kernel between all training samples instead of X, and `predict` the
-        kernel between new and training samples. Both must be normalised so that k(x, x) = 1, and ``normalize``
-        must be False.
+        takes the square roots of histograms, pixels or features, and is as fast as ``"linear"``. A number p
+        takes the powers :math:`\mathrm{sign}(x) |x|^p`: ``"linear"`` is 1, ``"hellinger"`` 0.5, and small p
+        tame bright spots. The others need the kernel between all pairs of training samples. A callable takes
+        two samples and returns a number. With ``"precomputed"``, `fit` takes the kernel between all training
+        samples instead of X, and `predict` the kernel between new and training samples. Both must be normalised
+        so that k(x, x) = 1, and ``normalize`` must be False.
 
     gamma : float, "scale" or None, default="scale"
         Parameter of the kernels ``"rbf"`` and ``"poly"``. ``"scale"`` means 1 / (n_features * X.var()). None
@@ -241,8 +241,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         The labels.
 
     components_ : ndarray of shape (K, n_features)
-        The dictionary B. With ``kernel="hellinger"`` its atoms are made of square roots. Other kernels have
-        `dual_components_` instead.
+        The dictionary B. With ``kernel="hellinger"``, or a number, its atoms are made of powers of features.
+        Other kernels have `dual_components_` instead.
 
     dual_components_ : ndarray of shape (K, n_samples)
         The dictionary as coefficients over the training samples, which are normalised if `normalize`. Only with

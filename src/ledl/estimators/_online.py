@@ -113,7 +113,7 @@ def check_streams(model: Any, is_new: bool) -> None:
     """Raise if a stream cannot be learnt with these parameters and atoms."""
     if not model._is_linear or (not is_new and isinstance(model._dictionary.space, KernelSpace)):
         raise ValueError(
-            f"kernel={model.kernel!r}: partial_fit is for kernel='linear' and kernel='hellinger', since atoms "
+            f"kernel={model.kernel!r}: partial_fit is for kernel='linear', 'hellinger' or a power, since atoms "
             "of other kernels are made of all training samples, which a stream does not keep. Use fit, or a "
             "clone of the model with kernel='linear' on features that approximate the kernel "
             "(sklearn.kernel_approximation)."

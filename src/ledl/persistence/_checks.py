@@ -29,8 +29,8 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
 
 from ledl.arrays import Array, check_memory
-from ledl.coding import OMP, Lasso, Ridge
-from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
+from ledl.coding import OMP, Collaborative, Lasso, Ridge
+from ledl.dictionary import AgreementRule, ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
 from ledl.estimators import (
     KSVD,
     CRCClassifier,
@@ -39,10 +39,11 @@ from ledl.estimators import (
     DKSVDClassifier,
     LCKSVDClassifier,
     LEDLClassifier,
+    ProCRCClassifier,
     SRCClassifier,
 )
 from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
-from ledl.kernels import PairwiseKernel, PrecomputedKernel
+from ledl.kernels import POWER, PairwiseKernel, PrecomputedKernel
 from ledl.model_selection import LEDLClassifierCV
 from ledl.parallel import one_blas_thread
 from ledl.rejection import RejectingClassifier, checked_label, our_parts, parts_of
@@ -68,7 +69,7 @@ TYPES = {"floats": "fd", "float64": "d", "integers": "bhilq", "strings": "O", "l
 # Fields of each part. A list has constraints as scikit-learn has them for parameters. A string describes an
 # array: the kind of its values, and a letter for each axis. A letter is the same length everywhere in a part
 # and in the parts within it. "|" separates alternative shapes. "?" at the end allows None.
-CODERS = [Lasso, Ridge, OMP]
+CODERS = [Lasso, Ridge, Collaborative, OMP]
 KERNELS = {
     "rbf": {"gamma": [NUMBER, None]},
     "poly": {"gamma": [NUMBER, None], "degree": [NUMBER], "coef0": [NUMBER]},
@@ -79,13 +80,13 @@ PARTS: dict[type, dict[str, Any]] = {
         "atoms": "floats K r",
         "features": [FeatureMap],
         "coder": CODERS,
-        "rule": [ClassifierRule, ResidualRule, RegularizedRule, None],
+        "rule": [ClassifierRule, ResidualRule, RegularizedRule, AgreementRule, None],
         "classes": "labels c ?",
         "atom_labels": "integers K ?",
         "samples": "floats m r ?",
         "sample_labels": "integers m ?",
     },
-    FeatureMap: {"power": [Interval(Real, 0, 1, closed="right")], "unit_norm": ["boolean"]},
+    FeatureMap: {"power": [POWER], "unit_norm": ["boolean"]},
     IdentitySubspace: {},
     RowSpace: {"basis": "floats r d"},
     KernelSpace: {
@@ -109,6 +110,11 @@ PARTS: dict[type, dict[str, Any]] = {
         "positive": ["boolean"],
     },
     Ridge: {"alpha": [POSITIVE], "name": [StrOptions({"alpha", "ridge_alpha"})]},
+    Collaborative: {
+        "alpha": [POSITIVE],
+        "agreement": [Interval(Real, 0, None, closed="left")],
+        "labels": "integers K",
+    },
     OMP: {"n_nonzero": [COUNT]},
     ClassifierRule: {"weights": "floats K c"},
     LabelGraph: {
@@ -137,6 +143,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "n_neighbors": [COUNT],
     },
     ResidualRule: {},
+    AgreementRule: {},
     RegularizedRule: {"coder": [*CODERS, None]},
     Stream: {
         "seed": [Interval(Integral, 0, 2**31, closed="left")],
@@ -209,6 +216,7 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "preprocessing_": [Preprocessing],
         "_n_features_out": [COUNT],
     },
+    ProCRCClassifier: WITH_ATOMS,
     SRCClassifier: WITH_ATOMS,
     SemiSupervisedClassifier: {
         **FEATURES,
@@ -261,6 +269,7 @@ KINDS = {
     KSVD: {"coder": [OMP], "rule": [None]},
     LCKSVDClassifier: {"coder": [OMP], "rule": [ClassifierRule]},
     LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule]},
+    ProCRCClassifier: {"coder": [Collaborative], "rule": [AgreementRule]},
     SRCClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
 }
 # Attributes that follow from others: loading makes them, and files do not hold them.
@@ -341,7 +350,7 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
     """
     space, classes, labels = record.space, record.classes, record.atom_labels
     sizes = check_fields(record, PARTS[FittedDictionary], finite=False)
-    for part in (space, getattr(space, "kernel", None), record.rule):
+    for part in (space, getattr(space, "kernel", None), record.coder, record.rule):
         if part is not None:
             sizes = check_fields(part, PARTS[type(part)], sizes, finite=False)
     # Without a basis, coordinates are the features, or k(x, .) of a precomputed kernel.
@@ -358,6 +367,8 @@ def check_dictionary(record: FittedDictionary) -> dict[str, Any]:
     check_classes(classes)
     expect(record.rule is not None and labels is not None, "it has no rule, or no classes of atoms")
     expect((record.samples is None) == (record.sample_labels is None), "samples and their labels go together")
+    if isinstance(record.coder, Collaborative):
+        expect(bool((record.coder.labels == labels).all()), "its codes are for atoms of other classes")
     for name, numbers in (("atoms", labels), ("samples", record.sample_labels)):
         expect(
             numbers is None or (numbers.min() >= 0 and numbers.max() < len(classes)),
