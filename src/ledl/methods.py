@@ -133,7 +133,8 @@ class Method:
         Parameters
         ----------
         settings : dict, default=None
-            Parameters to set.
+            Parameters to set. ``power`` is for the features: the estimator gets sign(x) |x|^power, as its
+            kernel where it has such a one, and from a first step otherwise.
         seed : int, default=0
             Value of ``random_state``, if there is such a parameter.
 
@@ -154,7 +155,20 @@ class Method:
 
             estimator = make_pipeline(*steps)
         drawn = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
-        return estimator.set_params(**dict.fromkeys(drawn, seed), **(settings or {}))
+        params = dict(settings or {})
+        power = params.pop("power", 1.0)
+        estimator.set_params(**dict.fromkeys(drawn, seed), **params)
+        if power == 1:
+            return estimator
+        if hasattr(type(estimator), "dictionary_") and "kernel" in estimator.get_params():
+            return estimator.set_params(kernel=power)
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        from ledl.subspace import FeatureMap
+
+        own = estimator.steps if isinstance(estimator, Pipeline) else [("estimator", estimator)]
+        return Pipeline([("power", FunctionTransformer(FeatureMap(power))), *own])
 
 
 def _powers(*exponents: float) -> list[float]:
@@ -216,6 +230,12 @@ _ALL = [
         _ours("CRCClassifier", rule="regularized"),
         _alphas(1),
         _alphas(1, wide=True),
+    ),
+    Method(
+        "procrc",
+        "ProCRC",
+        _ours("ProCRCClassifier"),
+        {"alpha": _powers(1, -3, -7, -11), "agreement": _powers(3, -2, -7)},
     ),
     Method("csdl", "CSDL-SRC", _ours("CSDLClassifier"), _alphas(-1), column="CSDL-SRC"),
     Method("dksvd", "D-KSVD", _ours("DKSVDClassifier"), _KSVD_GRID),

@@ -681,7 +681,7 @@ LOG_FACTORS = (-5.0, 8.0)
 # cross-validation finds 5 to 13.
 USUAL_FACTOR = 6.0
 
-KERNELS = ("linear", "hellinger")
+KERNELS = ("linear", "hellinger", 0.25)
 RULES = ("classifier", "residual", "regularized")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
 RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))

@@ -33,9 +33,16 @@ from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
 from ledl.methods import DATASET_TITLES, METHODS, SEMI_SUPERVISED, SUPERVISED, Method, Settings, own_method
-from ledl.model_selection import BATCHED, HELD_OUT_SAMPLES, N_FOLDS, BatchedSearchCV, LEDLClassifierCV
+from ledl.model_selection import (
+    BATCHED,
+    HELD_OUT_SAMPLES,
+    N_FOLDS,
+    BatchedSearchCV,
+    LEDLClassifierCV,
+)
 from ledl.semi_supervised import METHODS as WAYS
 from ledl.semi_supervised import SemiSupervisedClassifier
+from ledl.subspace import FeatureMap
 
 # Test samples whose labels at a looser duality gap are compared with those at the default.
 COMPARED_SAMPLES = 200
@@ -50,6 +57,9 @@ WEIGHT_VALUES = {
 }
 SAMPLES_PER_CLASS = (1, 2, 3, 5, 10)
 SAMPLED = ("src", "crc", "lcksvd", "ledl", "logistic")
+
+# Powers of the features that every method may choose from: those of `LEDLClassifierCV`.
+TRIED_POWERS = (1.0, 0.5, 0.25)
 
 NAMES_IN_FILES = (("X", "y"), ("data", "target"), ("features", "labels"))  # samples and labels
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
@@ -163,6 +173,7 @@ class Cell:
                 "held_out": HELD_OUT_SAMPLES,
                 "in_span": method.isotropic,
             }
+            settings |= {} if method.chooses_for or method.unlabelled else {"powers": TRIED_POWERS}
         unlabelled = {"unlabelled": self.unlabelled} if method.unlabelled else {}
         unlabelled |= {"source": method.source} if self.own else {}
         return {
@@ -419,19 +430,8 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         settings = cell.known_settings
         if settings is None and not method.unlabelled:
             started = time.perf_counter()
-            seen = X[train]
-            if method.isotropic and len(seen) < X.shape[1]:
-                # Coordinates in the span of the training samples have the same inner products, and so the same
-                # scores, with fewer features.
-                seen = row_factorization(seen.astype(np.float64))[0].astype(X.dtype)
-            model, grid = _make(method, None, cell.seed, device), method.grid_for(cell.select)
-            cv = folds(y[train], cell.n_per_class, cell.seed)
-            if type(model) in BATCHED:
-                search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y[train])
-            else:
-                search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y[train])
+            settings, more["cv_accuracy"] = choose_settings(cell, X[train], y[train], device)
             more["select_seconds"] = time.perf_counter() - started
-            settings, more["cv_accuracy"] = search.best_params_, float(search.best_score_)
         caught.clear()  # of settings that were not chosen
         model = _make(method, settings, cell.seed, device)
         given = np.sort(np.concatenate([train, unlabelled])) if method.unlabelled else train
@@ -475,6 +475,29 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         # Not part of the identity of a cell, but the report mentions a mixture.
         "made_by": {"commit": environment()["commit"], **environment()["versions"], **where},
     }
+
+
+def choose_settings(cell: Cell, X: Array, y: Array, device: str | None = None) -> tuple[dict[str, Any], float]:
+    """Return the settings that are best in cross-validation on the training samples, and their accuracy.
+
+    A power of the features is one of them. Of equal settings the first are taken, and powers begin with 1.
+    """
+    method, best, accuracy = cell.how, dict[str, Any](), -1.0
+    cv = folds(y, cell.n_per_class, cell.seed)
+    for power in TRIED_POWERS:
+        seen = FeatureMap(power)(X)
+        if method.isotropic and len(seen) < X.shape[1]:
+            # Coordinates in the span of the training samples have the same inner products, and so the same
+            # scores, with fewer features.
+            seen = row_factorization(seen.astype(np.float64))[0].astype(X.dtype)
+        model, grid = _make(method, None, cell.seed, device), method.grid_for(cell.select)
+        if type(model) in BATCHED:
+            search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y)
+        else:
+            search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y)
+        if search.best_score_ > accuracy:
+            best, accuracy = {**search.best_params_, "power": power}, float(search.best_score_)
+    return best, accuracy
 
 
 def _make(method: Method, settings: Settings | None, seed: int, device: str | None) -> Any:
@@ -628,7 +651,7 @@ def fits(result: Mapping[str, Any], cell: Cell) -> bool:
         choices = [{name: as_json(list(table[name])) for name in table} for table in tables]
         known = cell.known_settings
         if settings != known and not any(
-            settings.keys() == choice.keys() and all(settings[name] in choice[name] for name in choice)
+            settings.keys() == {*choice, "power"} and all(settings[name] in choice[name] for name in choice)
             for choice in choices
         ):
             return False
@@ -640,6 +663,8 @@ def fits(result: Mapping[str, Any], cell: Cell) -> bool:
             return False
     else:
         try:
+            if settings.get("power", 1.0) not in TRIED_POWERS:
+                return False
             model = METHODS[method.chooses_for or cell.method].make(settings)
             for step in getattr(model, "named_steps", {"": model}).values():
                 step._validate_params()
