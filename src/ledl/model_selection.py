@@ -672,6 +672,12 @@ def in_batches(jobs: Sequence[Item], n_numbers: int, like: Array, n_jobs: int | 
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
+# Candidates are trained roughly, in float32 and with a few iterations: their scores hardly change after these
+# (docs/accuracy.md). The codes of their test samples need no more than this gap.
+ROUGH_ITERATIONS, ROUGH_TOL = 20, 1e-4
+# Samples of this size have norms and products that float32 can hold.
+FLOAT32_SIZES = 1e-12, 1e12
+
 # Number of times that samples are drawn to estimate `expected_accuracy_`.
 N_DRAWS = 1000
 
@@ -688,7 +694,7 @@ RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
 
 # Parameters of the search with values to choose from, and the parameters of LEDL that they are for.
 GRIDS = ("kernels", "rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
-CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "ridge_alpha")
+CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "transform_alpha", "ridge_alpha")
 # Parameters that the search hands on to all candidates.
 SHARED = (
     "n_components",
@@ -724,15 +730,15 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         Weights :math:`\lambda` and :math:`\omega` to choose from.
 
     alpha : float or sequence of floats, default=2**-4, ..., 2**-8, 2**-10
-        Weights :math:`\epsilon` of the l1 norm to choose from. The rule ``"regularized"`` has ridge codes for
-        new samples. It is tried over atoms that were learnt at the middle value.
+        Weights :math:`\epsilon` of the l1 norm to choose from, for the codes of new samples. Atoms are learnt
+        at the middle value. The rule ``"regularized"`` has ridge codes for new samples instead.
 
     ridge_alpha : float or sequence of floats, default=2, 2**-1, ..., 2**-9
         Weights :math:`\beta` of the ridge codes of the rule ``"regularized"`` to choose from.
 
-    kernels : sequence of str or callables, default=("linear", "hellinger")
+    kernels : sequence of str, floats or callables, default=("linear", "hellinger", 0.25)
         Kernels to choose from. See `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or
-        features.
+        features, and 0.25 in the square roots of these.
 
     cv : int, cross-validation generator or iterable, default=None
         Folds, as in `sklearn.model_selection.GridSearchCV`. None means five folds, or as many as the largest
@@ -970,7 +976,11 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         if sample_weight is not None:  # without those of the classes
             sample_weight = check_weights(None, labels, classes, sample_weight)
         candidates = self._candidates()
-        models = [clone(base).set_params(**candidate) for candidate in candidates]
+        rough = {
+            "max_iter": min(self.max_iter, ROUGH_ITERATIONS),
+            "transform_tol": max(self.transform_tol, ROUGH_TOL),
+        }
+        models = [clone(base).set_params(**candidate, **rough) for candidate in candidates]
         for model in models:
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
@@ -988,7 +998,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 stacklevel=5,
             )
         else:
-            folds = list(split(base, X, y, cv, groups, sample_weight))
+            folds = list(split(base, in_float32(X) if self.normalize else X, y, cv, groups, sample_weight))
             check_folds(folds, classes)
         tasks = Tasks(self, X, y, len(models) * len(folds) + 1)
         if folds:
@@ -1050,11 +1060,11 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found = []
         for kernel, rule, label_weight, code_weight in product(*outer):
             common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
+            common["alpha"] = sorted(alphas, reverse=True)[(len(alphas) - 1) // 2]
             if rule == "regularized":
-                middle = {"alpha": sorted(alphas, reverse=True)[(len(alphas) - 1) // 2]}
-                found += [{**common, **middle, "ridge_alpha": value} for value in ridge_alphas]
+                found += [{**common, "ridge_alpha": value} for value in ridge_alphas]
             else:
-                found += [{**common, "alpha": value} for value in alphas]
+                found += [{**common, "transform_alpha": value} for value in alphas]
         return found
 
     def _coder_and_rule(self) -> tuple[Settings, Any]:
@@ -1116,6 +1126,13 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found = self.predict_proba(X)
         xp = namespace(found)
         return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
+
+
+def in_float32(X: Array) -> Array:
+    """Return samples in float32, for candidates; or as they are, if their sizes do not allow it."""
+    xp = namespace(X)
+    low, high = FLOAT32_SIZES
+    return xp.astype(X, xp.float32, copy=False) if low < float(xp.max(xp.abs(X))) < high else X
 
 
 class Verdict(NamedTuple):
