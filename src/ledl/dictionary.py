@@ -66,6 +66,14 @@ class ClassifierRule:
         return np.zeros(self.weights.shape[1]), code[:, None] * self.weights
 
 
+@dataclass(frozen=True, eq=False)
+class RidgeRule(ClassifierRule):
+    """Score by s W with ridge codes s, which are linear in the sample."""
+
+    coder: Settings | None = None  # type: ignore[misc, assignment]
+    name: ClassVar[str] = "ridge"
+
+
 @dataclass(frozen=True)
 class ResidualRule:
     """Score by -|x - s_j D_j|^2: the class whose atoms, with their codes, come nearest (the paper's (2))."""

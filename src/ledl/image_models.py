@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
 from ledl.datasets import few_shot_splits
+from ledl.dictionary import log_odds
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
 from ledl.files import read_regular
@@ -780,7 +781,10 @@ def fit_all(model: Any, X: Array, y: Array) -> Tested:
         answers[model.judged_] = model.cv_predictions_
         if is_search:
             search = model.estimator_
-            sure = probabilities(search.probabilities_of(model.cv_scores_), search.classes_, y, model.judged_)
+            # The models of the folds have the settings of the best one.
+            exponents = log_odds(search.best_estimator_.dictionary_.rule, model.cv_scores_)
+            P = softmax(search.best_temperature_ * exponents, axis=1)
+            sure = probabilities(P, search.classes_, y, model.judged_)
             expected = search.expected_accuracy_, search.expected_accuracy_interval_
             return Tested(model, answers, sure, *expected, search.n_splits_)
     else:

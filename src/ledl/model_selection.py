@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import product
-from numbers import Number, Real
+from itertools import compress, product
+from numbers import Integral, Number, Real
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -35,7 +35,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import _check_method_params, check_consistent_length
+from sklearn.utils.validation import _check_method_params, check_consistent_length, check_is_fitted
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask, is_torch, namespace, to_host
 from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
@@ -688,13 +688,15 @@ LOG_FACTORS = (-5.0, 8.0)
 USUAL_FACTOR = 6.0
 
 KERNELS = ("linear", "hellinger", 0.25)
-RULES = ("classifier", "residual", "regularized")
+RULES = ("classifier", "regularized", "ridge")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
-RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
+RIDGE_ALPHAS = tuple(2.0**e for e in (5, 3, 1, -1, -3, -5, -7))
 
 # Parameters of the search with values to choose from, and the parameters of LEDL that they are for.
 GRIDS = ("kernels", "rules", "label_weight", "code_weight", "alpha", "ridge_alpha")
 CHOSEN = ("kernel", "rule", "label_weight", "code_weight", "alpha", "transform_alpha", "ridge_alpha")
+# Values of the parameters that act after a fit, where a candidate has none.
+RULE_DEFAULTS = {"transform_alpha": None, "ridge_alpha": LEDLClassifier().ridge_alpha}
 # Parameters that the search hands on to all candidates.
 SHARED = (
     "n_components",
@@ -716,25 +718,26 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
 
     For each candidate, the training samples are scored by models that have not seen them. Scores f become
     probabilities, :math:`p_j \propto e^{t f_j}`, with the t that suits the candidate best. The candidate with
-    the smallest mean of :math:`-\log p` of the true labels is fitted on all samples. (Labels are smoothed as in
+    the smallest mean of :math:`-\log p` of the true labels is the best. The three best with different kernels
+    or rules are fitted on all samples, and the mean of their log odds decides. (Labels are smoothed as in
     Platt's scaling: with few samples there may be no mistake to learn t from.) With few samples, this measure
     is finer than the accuracy, which has only 51 values for 50 samples (docs/accuracy.md has figures).
 
     Parameters
     ----------
-    rules : sequence of {"classifier", "residual", "regularized"}
+    rules : sequence of {"classifier", "residual", "regularized", "ridge"}
         Rules to choose from, which decide how new samples get their labels. See `LEDLClassifier`. By default
-        all three are tried.
+        all are tried but ``"residual"``.
 
     label_weight, code_weight : float or sequence of floats, default=4.0, 2**-11
         Weights :math:`\lambda` and :math:`\omega` to choose from.
 
     alpha : float or sequence of floats, default=2**-4, ..., 2**-8, 2**-10
         Weights :math:`\epsilon` of the l1 norm to choose from, for the codes of new samples. Atoms are learnt
-        at the middle value. The rule ``"regularized"`` has ridge codes for new samples instead.
+        at the middle value. The rules ``"regularized"`` and ``"ridge"`` have ridge codes for new samples.
 
-    ridge_alpha : float or sequence of floats, default=2, 2**-1, ..., 2**-9
-        Weights :math:`\beta` of the ridge codes of the rule ``"regularized"`` to choose from.
+    ridge_alpha : float or sequence of floats, default=2**5, 2**3, ..., 2**-7
+        Weights :math:`\beta` of the ridge codes of the rules ``"regularized"`` and ``"ridge"`` to choose from.
 
     kernels : sequence of str, floats or callables, default=("linear", "hellinger", 0.25)
         Kernels to choose from. See `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or
@@ -751,6 +754,10 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         Measure of the choice: the smallest log loss, or the largest accuracy. The first of equal candidates is
         chosen. Candidates come in the order of the parameters, ``kernels`` first. Give the strongest
         regularisation first.
+
+    n_best : int, default=3
+        Number of candidates whose log odds are averaged: the best, then the best with another kernel or rule,
+        and so on. 1 takes the best alone, whose predictions cost less.
 
     n_components : int, default=None
         Number of atoms. See `LEDLClassifier`.
@@ -785,7 +792,13 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     Attributes
     ----------
     best_estimator_ : LEDLClassifier
-        The chosen model, fitted on all samples. Setting its parameters changes only its own predictions.
+        The best model, fitted on all samples. Setting its parameters changes only its own predictions.
+
+    estimators_ : list of LEDLClassifier
+        The models whose log odds are averaged, the best first. Those with the same kernel share their atoms.
+
+    weights_ : ndarray of shape (n_estimators,)
+        What the log odds of each are multiplied with in the sum. Only one model has the weight 1.
 
     best_params_ : dict
         Settings of the chosen model.
@@ -806,8 +819,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         Its 95 % interval. It contained the truth, rounded to per cent, in 95 % of 360 trials with 20 or 25
         samples.
 
-    temperature_ : float
-        The factor t of the scores in `predict_proba`, found in cross-validation.
+    temperature_, best_temperature_ : float
+        The factor t of the scores in `predict_proba`, found in cross-validation; and that of `best_estimator_`
+        alone.
 
     cv_results_ : dict of arrays
         Results as in `GridSearchCV` with two metrics: ``params``, ``param_...``; ``split0_test_accuracy``, ...,
@@ -847,10 +861,10 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     -----
     Progress bars are callbacks of scikit-learn, as for `LEDLClassifier`.
 
-    `decision_function` gives the scores of `best_estimator_`; for the rule ``"regularized"`` their logarithms,
-    because the ratios of that rule enter probabilities with their logarithms. Differences of scores, times
-    `temperature_`, are log odds. `ledl.explain` shows the parts of the scores of `best_estimator_`, which are
-    the ratios themselves.
+    `decision_function` gives the sum of the scores of `estimators_`, times `weights_`; for the rule
+    ``"regularized"`` with their logarithms, because the ratios of that rule enter probabilities with their
+    logarithms. Differences of scores, times `temperature_`, are log odds. `ledl.explain` shows the parts of
+    this sum. `transform` gives the codes of `best_estimator_`.
 
     Examples
     --------
@@ -876,6 +890,23 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of the last fit.")
     stopped_by_ = property(attrgetter("best_estimator_.stopped_by_"), doc="What ended the last fit.")
 
+    # Models of earlier versions, in files, have the best one alone.
+    @property
+    def estimators_(self) -> list[LEDLClassifier]:
+        """The models whose log odds are averaged, the best first."""
+        return [self.best_estimator_, *vars(self).get("_others", [])]
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """What the log odds of each of `estimators_` are multiplied with."""
+        check_is_fitted(self)
+        return vars(self).get("_weights", np.ones(1))
+
+    @property
+    def best_temperature_(self) -> float:
+        """The factor of the scores of `best_estimator_` in its probabilities."""
+        return float(vars(self).get("_best_temperature", self.temperature_))
+
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
 
@@ -889,6 +920,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         "kernels": ["array-like", str, callable],
         "cv": ["cv_object"],
         "selection": [StrOptions({"log_loss", "accuracy"})],
+        "n_best": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -902,6 +934,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         kernels: Sequence[Any] | Any = KERNELS,
         cv: Any = None,
         selection: Literal["log_loss", "accuracy"] = "log_loss",
+        n_best: int = 3,
         n_components: int | None = None,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         gamma: float | str | None = "scale",
@@ -923,6 +956,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         self.kernels = kernels
         self.cv = cv
         self.selection = selection
+        self.n_best = n_best
         self.n_components = n_components
         self.class_weight = class_weight
         self.gamma = gamma
@@ -989,6 +1023,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found: dict[str, Any] = {"params": candidates}
         if self.cv is None and not cv:
             index, factor, score = nearest_to_defaults(candidates), USUAL_FACTOR, np.nan
+            taken, weights, best_factor_ = [index], np.ones(1), factor
             expected, interval = None, (0.0, 1.0)
             warnings.warn(
                 "Every class has one sample only, so no sample can be left out to test candidates. The "
@@ -1000,7 +1035,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         else:
             folds = list(split(base, in_float32(X) if self.normalize else X, y, cv, groups, sample_weight))
             check_folds(folds, classes)
-        tasks = Tasks(self, X, y, len(models) * len(folds) + 1)
+        tasks = Tasks(self, X, y, len(models) * len(folds) + (self.n_best if folds else 1))
         if folds:
             started = time.perf_counter()
             with warnings.catch_warnings():
@@ -1010,23 +1045,46 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
             tested = np.concatenate([fold.tested for fold in folds])
             verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
-            index = choose(verdicts, self.selection)
-            factor = verdicts[index].factor
+            kinds = [(candidate["kernel"], candidate["rule"]) for candidate in candidates]
+            taken = choose_several(verdicts, self.selection, kinds, self.n_best)
+            index, best_factor_ = taken[0], verdicts[taken[0]].factor
+            # The mean of log odds, in the scale of the best candidate, and the factor for all of them together.
+            weights = np.array([verdicts[k].factor for k in taken]) / (best_factor_ * len(taken))
+            factor = best_factor_
+            tested_labels = np.concatenate([np.searchsorted(classes, fold.y_test) for fold in folds])
+            if len(taken) > 1:
+                mixed = np.sum([w * verdicts[k].exponents for w, k in zip(weights, taken, strict=True)], axis=0)
+                factor = best_factor(mixed, tested_labels, part(sample_weight, tested))
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
-            expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed))
+            several = kinds, self.n_best, tested_labels
+            expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed), several)
             n_trained = sum(len(fold.y) for fold in folds) / len(folds)
             n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
             interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
-        best = clone(base).set_params(**candidates[index])
-        tasks.fit("last fit", best, X, y, sample_weight)
+        estimators: list[Any] = []
+        for k in taken:
+            model = clone(base).set_params(**candidates[k])
+            twins = [one for one in estimators if learns_like(one, model)]
+            if twins:  # the same atoms, with other codes or another rule
+                model = copy(twins[0]).set_params(**{**RULE_DEFAULTS, **candidates[k]})
+                model._dictionary = replace(model._dictionary, kept={})
+                tasks.count(1, "last fit")
+            else:
+                tasks.fit("last fit", model, X, y, sample_weight)
+            estimators.append(model)
+        tasks.count(self.n_best - len(taken) if folds else 0, "last fit")
+        best, *others = estimators
         adopt(
             self,
             _dictionary=best._dictionary,
             classes_=best.classes_,
             best_estimator_=best,
+            _best_temperature=best_factor_,
+            _others=others,
+            _weights=weights,
             best_index_=index,
             best_params_=candidates[index],
             best_score_=score,
@@ -1061,7 +1119,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         for kernel, rule, label_weight, code_weight in product(*outer):
             common = {"kernel": kernel, "rule": rule, "label_weight": label_weight, "code_weight": code_weight}
             common["alpha"] = sorted(alphas, reverse=True)[(len(alphas) - 1) // 2]
-            if rule == "regularized":
+            if rule in ("regularized", "ridge"):
                 found += [{**common, "ridge_alpha": value} for value in ridge_alphas]
             else:
                 found += [{**common, "transform_alpha": value} for value in alphas]
@@ -1086,10 +1144,10 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         """
         if is_dask(X):
             return map_rows(for_chunks(self, X).predict_proba, X, floats_of(X), len(self.classes_))
-        return self._probabilities(self._scores(X))
+        return self.probabilities_of(self._scores(X))
 
     def probabilities_of(self, scores: Array) -> Array:
-        """Return probabilities of the classes for samples with known scores, (n, c), of `dictionary_`.
+        """Return probabilities of the classes for samples with known scores, as `judge` gives them.
 
         Parameters
         ----------
@@ -1100,16 +1158,32 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
-        return self._probabilities(log_odds(self.dictionary_.rule, scores))
-
-    def _probabilities(self, exponents: Array) -> Array:
-        xp = namespace(exponents)
-        odds = xp.exp(self.temperature_ * (exponents - xp.max(exponents, axis=1, keepdims=True)))
+        xp = namespace(scores)
+        odds = xp.exp(self.temperature_ * (scores - xp.max(scores, axis=1, keepdims=True)))
         return odds / xp.sum(odds, axis=1, keepdims=True)
 
-    def _scores(self, X: Array) -> Array:
-        """Return scores (n, c) whose differences, times the temperature, are log odds."""
-        return log_odds(self.dictionary_.rule, super()._scores(X))
+    def _records(self) -> Iterator[FittedDictionary]:
+        """Yield the dictionaries whose log odds are averaged, the best first."""
+        yield self.dictionary_
+        for model in vars(self).get("_others", []):
+            lasso: Any = model.dictionary_.coder
+            yield replace(model.dictionary_, coder=lasso._replace(tol=self.transform_tol))
+
+    def _exact_scores(self, X: Array) -> Array:
+        """Return scores (n, c) of checked samples whose differences, times the temperature, are log odds."""
+        found = (log_odds(one.rule, one.scores(X, self.device, self.n_jobs)) for one in self._records())
+        return sum(float(weight) * scores for weight, scores in zip(self.weights_, found, strict=True))
+
+    log_odds = _exact_scores
+
+    def judge(self, X: Array) -> tuple[Array, Array]:
+        """Return scores (n, c) of checked samples, and their evidence (n, 2) by the best model, on the host."""
+        first, *others = self._records()
+        scores, evidence = first.judge(X, self.device, self.n_jobs)
+        total = self.weights_[0] * log_odds(first.rule, scores)
+        for weight, one in zip(self.weights_[1:], others, strict=True):
+            total += weight * log_odds(one.rule, to_host(one.scores(X, self.device, self.n_jobs)))
+        return total, evidence
 
     def predict_log_proba(self, X: Array) -> Array:
         """Return the logarithms of `predict_proba`.
@@ -1135,6 +1209,11 @@ def in_float32(X: Array) -> Array:
     return xp.astype(X, xp.float32, copy=False) if low < float(xp.max(xp.abs(X))) < high else X
 
 
+def learns_like(first: LEDLClassifier, second: LEDLClassifier) -> bool:
+    """Say whether two models learn the same atoms: they differ in codes and rules of new samples alone."""
+    return all(getattr(first, name) == getattr(second, name) for name in ("kernel", *WEIGHTS.values()))
+
+
 class Verdict(NamedTuple):
     """Results of a candidate on samples that its models had not seen, in the order of the folds."""
 
@@ -1142,6 +1221,7 @@ class Verdict(NamedTuple):
     losses: Array  # (n,), log losses, NaN if a fit failed
     factor: float  # scores times this factor are log odds
     weights: Array | None = None  # (n,), of the samples
+    exponents: Any = None  # (n, c), whose differences times the factor are log odds
 
     def mean(self, values: Array) -> float:
         """Return the weighted mean of hits or losses."""
@@ -1159,7 +1239,7 @@ def verdict(row: list[Any], folds: list[Fold], weights: Array | None = None) -> 
     )
     factor = best_factor(exponents, labels, weights)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
-    return Verdict(hits, log_losses(exponents, labels, factor, weights), factor, weights)
+    return Verdict(hits, log_losses(exponents, labels, factor, weights), factor, weights, exponents)
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
@@ -1172,14 +1252,40 @@ def choose(verdicts: list[Verdict], selection: str) -> int:
     return int(np.nanargmin(losses))
 
 
-def expected_accuracy(verdicts: list[Verdict], selection: str, tested: Array, seed: int) -> float:
-    """Return the accuracy on new samples that the best candidate can be expected to have.
+def choose_several(verdicts: list[Verdict], selection: str, kinds: Sequence[Any], n: int) -> list[int]:
+    """Return the indices of the best candidates of n different kinds, or of fewer, the best one first."""
+    choose(verdicts, selection)  # raises if there is none
+    goodness = [one.mean(one.hits if selection == "accuracy" else -one.losses) for one in verdicts]
+    return first_of_kinds(np.array(goodness), kinds, n)
 
-    Its accuracy on the samples that it was chosen on is too high. So samples are drawn with replacement; the
-    best candidate on these is tested on the samples that were not drawn; and so again, many times. `tested` has
-    the number of the sample of each verdict: repeated folds test a sample several times.
+
+def first_of_kinds(goodness: Array, kinds: Sequence[Any], n: int) -> list[int]:
+    """Return the indices of the n largest values of different kinds. NaN is never among them."""
+    found: dict[Any, int] = {}
+    for k in np.argsort(-goodness, kind="stable"):  # NaN comes last
+        if len(found) == n or np.isnan(goodness[k]):
+            break
+        found.setdefault(kinds[k], int(k))
+    return list(found.values())
+
+
+def expected_accuracy(
+    verdicts: list[Verdict],
+    selection: str,
+    tested: Array,
+    seed: int,
+    several: tuple[Sequence[Any], int, Array] | None = None,
+) -> float:
+    """Return the accuracy on new samples that the choice among candidates can be expected to have.
+
+    That is the accuracy of the best one. Its accuracy on the samples that it was chosen on is too high. So
+    samples are drawn with replacement; the best candidate on these is tested on the samples that were not
+    drawn; and so again, many times. `tested` has the number of the sample of each verdict: repeated folds test
+    a sample several times. With `several`, the kinds of the candidates, how many, and the labels of the
+    samples, it is the accuracy of the mean of the best ones of so many kinds.
     """
-    usable = [one for one in verdicts if not np.isnan(one.losses).any()]
+    is_usable = [not np.isnan(one.losses).any() for one in verdicts]
+    usable = list(compress(verdicts, is_usable))
     hits = np.array([one.hits for one in usable])
     goodness = hits if selection == "accuracy" else -np.array([one.losses for one in usable])
     samples, sample_of = np.unique(tested, return_inverse=True)
@@ -1189,7 +1295,14 @@ def expected_accuracy(verdicts: list[Verdict], selection: str, tested: Array, se
     for _ in range(N_DRAWS):
         times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)[sample_of]
         left_out = weights * (times_drawn == 0)
-        n_right += hits[np.argmax(goodness @ (weights * times_drawn))] @ left_out
+        on_drawn = goodness @ (weights * times_drawn)
+        right = hits[np.argmax(on_drawn)]
+        if several is not None and several[1] > 1:
+            kinds, n_best, labels = several
+            taken = first_of_kinds(on_drawn, list(compress(kinds, is_usable)), n_best)
+            mixed = np.sum([usable[k].factor * usable[k].exponents for k in taken], axis=0)
+            right = mixed.argmax(axis=1) == labels
+        n_right += right @ left_out
         n_tested += left_out.sum()
     return float(n_right / n_tested) if n_tested else usable[0].mean(hits[np.argmax(goodness @ weights)])
 
@@ -1253,7 +1366,11 @@ def fold_mean(values: Array, weights: Array) -> float:
 def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
     """Return the index of the first candidate with the most settings that are defaults of `LEDLClassifier`."""
     defaults = LEDLClassifier().get_params()
-    return int(np.argmax([sum(defaults[name] == one[name] for name in one) for one in candidates]))
+    nearness = []
+    for one in candidates:
+        usual = {**defaults, "transform_alpha": one["alpha"]}  # as None says
+        nearness.append(sum(usual[name] == one[name] for name in one))
+    return int(np.argmax(nearness))
 
 
 def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:

@@ -26,7 +26,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, add_rows, as_array, float32_products, is_torch, namespace, place, to_host
-from ledl.dictionary import log_odds
 from ledl.estimators import (
     DEVICE,
     N_JOBS,
@@ -785,8 +784,7 @@ def evidence_of_atoms(model: Any, X: Array) -> Array:
 def supervised_scores(model: Any, X: Array) -> Array:
     """Return scores (n, c) of a fitted classifier whose differences are log odds, up to a factor."""
     if isinstance(model, DictionaryClassifier):
-        record = model.dictionary_
-        return np.asarray(log_odds(record.rule, to_host(record.scores(X, model.device, model.n_jobs))))
+        return np.asarray(to_host(model.log_odds(X)))
     if hasattr(model, "predict_proba"):
         return np.log(np.maximum(model.predict_proba(X), np.finfo(np.float32).tiny))
     if not hasattr(model, "decision_function"):

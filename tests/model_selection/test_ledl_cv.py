@@ -1,6 +1,6 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
-from copy import copy
+from copy import copy, deepcopy
 from itertools import product
 from types import SimpleNamespace
 
@@ -167,8 +167,9 @@ def start_seed(seed):
     return int(np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=2)[1])
 
 
-def test_the_best_is_fitted_on_all_samples(digits, fitted):
+def test_the_best_is_fitted_on_all_samples(digits):
     X, y, X_test, _ = digits
+    fitted = LEDLClassifierCV(**SMALL, n_best=1).fit(X, y)
     assert fitted.best_index_ == fitted.cv_results_["mean_test_neg_log_loss"].argmax()
     assert fitted.best_params_ == fitted.cv_results_["params"][fitted.best_index_]
     assert fitted.best_score_ == fitted.cv_results_["mean_test_neg_log_loss"].max()
@@ -178,6 +179,48 @@ def test_the_best_is_fitted_on_all_samples(digits, fitted):
     assert_array_equal(fitted.decision_function(X_test), expected)
     assert_array_equal(fitted.predict(X_test), alone.predict(X_test))
     assert_array_equal(fitted.transform(X_test), alone.transform(X_test))
+    assert fitted.temperature_ == fitted.best_temperature_
+
+
+def test_the_mean_of_the_best_is_that_of_models_fitted_by_hand(digits, fitted):
+    X, y, X_test, _ = digits
+    order = np.argsort(-fitted.cv_results_["mean_test_neg_log_loss"], kind="stable")
+    by_kind = {}  # the first with each kernel and rule
+    for k in order:
+        params = fitted.cv_results_["params"][k]
+        by_kind.setdefault((params["kernel"], params["rule"]), params)
+    expected = 0
+    for weight, params in zip(fitted.weights_, list(by_kind.values())[:3], strict=True):
+        model = LEDLClassifier(**params, max_iter=20, tol=0, random_state=start_seed(0)).fit(X, y)
+        scores = model.decision_function(X_test)
+        expected += weight * (-np.log(-scores) if model.rule == "regularized" else scores)
+    assert_allclose(fitted.decision_function(X_test), expected, rtol=1e-9)
+    assert_array_equal(fitted.predict(X_test), expected.argmax(axis=1))
+    assert_allclose(fitted.predict_proba(X_test), softmax(fitted.temperature_ * expected, axis=1), atol=1e-9)
+    assert_array_equal(fitted.transform(X_test), fitted.best_estimator_.transform(X_test))
+    judged, evidence = fitted.judge(X_test)
+    assert_allclose(judged, expected, rtol=1e-9)
+    assert_array_equal(evidence, fitted.best_estimator_.judge(X_test)[1])
+
+
+def test_models_with_the_same_kernel_share_their_atoms(digits):
+    X, y, X_test, _ = digits
+    model = LEDLClassifierCV(kernels="hellinger", rules=["classifier", "ridge"], **SMALL).fit(X, y)
+    first, second = model.estimators_
+    assert {first.rule, second.rule} == {"classifier", "ridge"}
+    assert first.components_ is second.components_
+    ridge = first if first.rule == "ridge" else second
+    B, W, x = ridge.components_, ridge.label_components_, np.sqrt(X_test)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    codes = np.linalg.solve(B @ B.T + ridge.ridge_alpha * np.eye(len(B)), B @ x.T).T
+    assert_allclose(ridge.decision_function(X_test), codes @ W, atol=1e-9)
+
+
+def test_setting_parameters_of_the_best_model_changes_its_own_predictions_alone(digits, fitted):
+    model, X_test = deepcopy(fitted), digits[2]
+    before = model.decision_function(X_test)
+    model.best_estimator_.set_params(rule="residual", transform_alpha=0.5)
+    assert_array_equal(model.decision_function(X_test), before)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -222,11 +265,12 @@ def test_candidates_are_all_combinations_that_matter(digits):
     )
     model.fit(*digits[:2])
     found = model.cv_results_["params"]
-    assert len(found) == 2 * (2 * 2 + 2 * 2)
+    assert len(found) == 3 * (2 * 2 + 2 * 2)
     assert all(("ridge_alpha" in one) == (one["rule"] == "regularized") for one in found)
-    assert {one["alpha"] for one in found if one["rule"] == "regularized"} == {2**-4}  # the middle one
-    assert np.isnan(model.cv_results_["param_ridge_alpha"]).sum() == 8
-    assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger"}
+    assert {one["alpha"] for one in found} == {2**-4}  # the middle one
+    assert {one.get("transform_alpha") for one in found} == {2**-4, 2**-7, None}
+    assert np.isnan(model.cv_results_["param_ridge_alpha"]).sum() == 12
+    assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger", 0.25}
 
 
 def opposite(x, y):
@@ -627,11 +671,20 @@ def test_a_file_keeps_all_of_it(digits, fitted, tmp_path):
 
 def test_explanations_are_those_of_the_model_that_was_chosen(digits, fitted):
     x = digits[2][0]
-    found, expected = explain(fitted, x), explain(fitted.best_estimator_, x)
+    found = explain(fitted, x)
     assert found.predicted == fitted.predict(x[None])[0]
+    assert_allclose(
+        found.base + found.contributions.sum(axis=0), fitted.decision_function(x[None])[0], rtol=1e-9
+    )
+    assert_allclose(found.probabilities, fitted.predict_proba(x[None])[0], rtol=1e-9)
+    parts = [explain(one, x) for one in fitted.estimators_]
+    assert_array_equal(found.codes, np.concatenate([one.codes for one in parts]))
+    # A part of an atom has the sign that it has in its own model.
+    signs = [np.sign(one.contributions) for one in parts]
+    assert_array_equal(np.sign(found.contributions), np.concatenate(signs))
+    alone = LEDLClassifierCV(**SMALL, n_best=1).fit(*digits[:2])
+    found, expected = explain(alone, x), explain(alone.best_estimator_, x)
     assert_array_equal(found.contributions, expected.contributions)
-    scores = fitted.best_estimator_.decision_function(x[None])[0]
-    assert_allclose(found.base + found.contributions.sum(axis=0), scores, rtol=1e-9)
 
 
 def test_what_it_chose_can_reject(digits):
@@ -667,10 +720,9 @@ def test_bad_parameters_are_refused(digits, parameters, message):
 
 def test_only_the_choice_must_converge(digits):
     with pytest.warns(ConvergenceWarning, match="LEDLClassifier did not converge") as caught:
-        LEDLClassifierCV(alpha=2**-6, rules="classifier", max_iter=3, tol=1e-12, random_state=0).fit(
-            *digits[:2]
-        )
-    assert len(caught) == 1
+        model = LEDLClassifierCV(alpha=2**-6, rules="classifier", max_iter=3, tol=1e-12, random_state=0)
+        model.fit(*digits[:2])
+    assert len(caught) == len(model.estimators_) == 3
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(digits, fitted):

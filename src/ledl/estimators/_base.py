@@ -35,7 +35,7 @@ from sklearn.utils.validation import _check_n_features, check_consistent_length,
 
 from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespace, place, to_host
 from ledl.coding import Settings, float_tensor
-from ledl.dictionary import FittedDictionary
+from ledl.dictionary import FittedDictionary, log_odds
 from ledl.kernels import kernel_space, power_of
 from ledl.samples import check_rows, floats_of, map_rows
 from ledl.solvers.iteration import Iterations, Status
@@ -122,7 +122,15 @@ CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
 KEPT_NUMBERS = 2**24
 
 # Fitted attributes that predictions need. A model that is sent to workers has no others.
-FOR_PREDICTIONS = {"_dictionary", "classes_", "label_components_", "n_features_in_", "temperature_"}
+FOR_PREDICTIONS = {
+    "_dictionary",
+    "_others",
+    "_weights",
+    "classes_",
+    "label_components_",
+    "n_features_in_",
+    "temperature_",
+}
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
@@ -226,9 +234,21 @@ class DictionaryClassifier(
 
     def _scores(self, X: Array) -> Array:
         """Return the scores (n, c) of samples that are not checked yet, in the type of the samples."""
-        dictionary, X = self.dictionary_, check_samples(self, X)
-        scores = dictionary.scores(X, self.device, self.n_jobs)
+        X = check_samples(self, X)
+        scores = self._exact_scores(X)
         return namespace(scores).astype(scores, X.dtype, copy=False)
+
+    def _exact_scores(self, X: Array) -> Array:
+        """Return the scores (n, c) of checked samples, in the type that the rule computes in."""
+        return self.dictionary_.scores(X, self.device, self.n_jobs)
+
+    def log_odds(self, X: Array) -> Array:
+        """Return scores (n, c) of checked samples whose differences are log odds, up to a common factor."""
+        return log_odds(self.dictionary_.rule, self._exact_scores(X))
+
+    def judge(self, X: Array) -> tuple[Array, Array]:
+        """Return scores (n, c) of checked samples and their evidence (n, 2), on the host (`ledl.rejection`)."""
+        return self.dictionary_.judge(X, self.device, self.n_jobs)
 
     def predict(self, X: Array) -> np.ndarray:
         """Return the class with the largest score for each sample.
@@ -244,7 +264,7 @@ class DictionaryClassifier(
         """
         if is_dask(X):
             return map_rows(for_chunks(self, X).predict, X, self.classes_.dtype)
-        scores = self.dictionary_.scores(check_samples(self, X), self.device, self.n_jobs)
+        scores = self._exact_scores(check_samples(self, X))
         labels = self.classes_[to_host(scores.argmax(axis=1))]
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
 

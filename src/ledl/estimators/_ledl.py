@@ -27,7 +27,7 @@ from ledl.arrays import (
     to_host,
 )
 from ledl.coding import Lasso, Ridge, Settings
-from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
+from ledl.dictionary import ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule, RidgeRule
 from ledl.estimators._base import (
     CLASS_WEIGHT,
     DEVICE,
@@ -129,7 +129,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         Weight :math:`\epsilon` of the l1 norm, on the scale of scikit-learn's `SparseCoder`. The larger it is,
         the fewer atoms make up a sample. Tune it first, between 2**-10 and 2**-3.
 
-    rule : {"classifier", "residual", "regularized"}, default="classifier"
+    rule : {"classifier", "residual", "regularized", "ridge"}, default="classifier"
         Rule that gives new samples their labels. It acts at once, without another fit. :math:`B_j` are the
         atoms of class j and :math:`s_j` their codes.
 
@@ -137,13 +137,14 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         - ``"residual"`` takes the smallest :math:`|x - s_j B_j|^2`, as in SRC.
         - ``"regularized"`` takes the smallest :math:`|x - r_j B_j| / |r_j|`, as in CRC, with the ridge codes
           :math:`r = \arg\min |x - r B|^2 + \beta |r|^2`.
+        - ``"ridge"`` takes the largest :math:`(r W)_j` with these ridge codes. It is linear in x.
 
         No rule is the best on all data.
 
     ridge_alpha : float, default=2**-5 = 0.03125
-        Weight :math:`\beta` of the squared norm of the ridge codes of ``rule="regularized"``, like `alpha` of
-        `CRCClassifier`. Its scale is not that of the `alpha` of the lasso: that is compared with correlations
-        of atoms and sample, this with squared singular values of B.
+        Weight :math:`\beta` of the squared norm of the ridge codes of the rules ``"regularized"`` and
+        ``"ridge"``, like `alpha` of `CRCClassifier`. Its scale is not that of the `alpha` of the lasso: that is
+        compared with correlations of atoms and sample, this with squared singular values of B.
 
     rho : float, default=1.0
         Penalty of ADMM, which pulls the two copies of the codes together. The paper's value is 1. Training
@@ -289,8 +290,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     scikit-learn (version 1.9 and later):
     ``LEDLClassifier().set_callbacks(sklearn.callback.ProgressBar())``.
 
-    `transform` returns the lasso codes of x, whatever the rule is. Scores are s W, negative squared residuals,
-    or negative residuals divided by norms. A sample of zeros has the score zero in all classes.
+    `transform` returns the lasso codes of x, whatever the rule is. Scores are s W or r W, negative squared
+    residuals, or negative residuals divided by norms. A sample of zeros has the score zero in all classes.
 
     `partial_fit` learns from a stream of batches in one pass, in memory that does not grow.
 
@@ -328,7 +329,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         "label_weight": [Interval(Real, 0, None, closed="left")],
         "code_weight": [Interval(Real, 0, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "rule": [StrOptions({"classifier", "residual", "regularized"})],
+        "rule": [StrOptions({"classifier", "residual", "regularized", "ridge"})],
         "ridge_alpha": [Interval(Real, 0, None, closed="neither")],
         "rho": [Interval(Real, 0, None, closed="neither")],
         "dual_step": [Interval(Real, 0, None, closed="left")],
@@ -358,7 +359,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         label_weight: float = 4.0,
         code_weight: float = 2**-11,
         alpha: float = 2**-6,
-        rule: Literal["classifier", "residual", "regularized"] = "classifier",
+        rule: Literal["classifier", "residual", "regularized", "ridge"] = "classifier",
         ridge_alpha: float = 2**-5,
         rho: float = 1.0,
         dual_step: float = 0.5,
@@ -716,5 +717,6 @@ def coder_and_rule(model: LEDLClassifier, W: Array) -> tuple[Settings, Any]:
         "classifier": ClassifierRule(W),
         "residual": ResidualRule(),
         "regularized": RegularizedRule(Ridge(model.ridge_alpha, "ridge_alpha")),
+        "ridge": RidgeRule(W, Ridge(model.ridge_alpha, "ridge_alpha")),
     }
     return Lasso(alpha, model.transform_tol), rules[model.rule]

@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array, is_torch, to_host
-from ledl.dictionary import FittedDictionary
+from ledl.dictionary import FittedDictionary, RegularizedRule, log_odds
 from ledl.estimators import check_samples
 from ledl.explanations._display import Drawing
 from ledl.explanations._page import NO_PICTURES, Pictures, page
@@ -117,14 +117,13 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
 
 def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -> Explanation:
     """Return the explanation of one sample by a classifier with atoms, before it can be rejected."""
+    if isinstance(model, LEDLClassifierCV):
+        return explain_mean(model, given, rival, n_neighbors)
     dictionary: FittedDictionary = model.dictionary_
     classes: Any = dictionary.classes
     code, z, sq_norm = dictionary.code_one(check_samples(model, given))
     base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
-    probabilities = None
-    if isinstance(model, LEDLClassifierCV):
-        probabilities = model.probabilities_of(scores[None])[0]
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
 
     # Find the training samples nearest to the sample and to each atom in use.
@@ -152,7 +151,7 @@ def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -
         predicted=classes[scores.argmax()],
         classes=classes,
         scores=scores,
-        probabilities=probabilities,
+        probabilities=None,
         base=base,
         contributions=contributions,
         codes=code,
@@ -171,6 +170,44 @@ def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -
         against=None if rival is None else classes[rival],
         against_neighbors=near_rival,
         against_similarities=cosines[near_rival],
+    )
+
+
+def explain_mean(model: LEDLClassifierCV, given: Any, rival: int | None, n_neighbors: int) -> Explanation:
+    """Return the explanation of the sum of several models' log odds: the atoms of all of them have parts in it.
+
+    The rule "regularized" enters with f = -log q of its ratio q. The parts of -q are divided by q, the slope of
+    f, and what is left of f is in the base value.
+    """
+    found = [explain_codes(one, given, rival, n_neighbors) for one in model.estimators_]
+    if len(found) == 1:  # with its own scores
+        exponents = log_odds(model.best_estimator_.dictionary_.rule, found[0].scores[None])
+        return replace(found[0], probabilities=model.probabilities_of(exponents)[0])
+    bases, parts = [], []
+    for weight, one in zip(model.weights_, found, strict=True):
+        scores, shares = one.scores, one.contributions
+        if one.rule == "regularized":
+            scores = log_odds(RegularizedRule(), one.scores[None])[0]
+            shares = np.divide(shares, -one.scores, out=np.zeros_like(shares), where=one.scores < 0)
+        parts.append(weight * shares)
+        bases.append(weight * (scores - shares.sum(axis=0)))
+    base, contributions = np.sum(bases, axis=0), np.concatenate(parts)
+    scores = base + contributions.sum(axis=0)
+    first = found[0]
+    atoms = None if any(one.atoms is None for one in found) else np.concatenate([one.atoms for one in found])
+    return replace(
+        first,
+        predicted=first.classes[scores.argmax()],
+        scores=scores,
+        probabilities=model.probabilities_of(scores[None])[0],
+        base=base,
+        contributions=contributions,
+        codes=np.concatenate([one.codes for one in found]),
+        rule="mean",
+        atom_classes=np.concatenate([one.atom_classes for one in found]),
+        atoms=atoms,
+        reconstruction=None,  # each model has its own
+        atom_neighbors=np.concatenate([one.atom_neighbors for one in found]),
     )
 
 
@@ -297,9 +334,10 @@ class Explanation:
     codes : ndarray of shape (K,)
         The amount of each atom in the sample; the share of each labelled sample in the labels that reach it.
 
-    rule : {"classifier", "residual", "regularized", "labels", "other"}
-        The rule that makes the scores, see `LEDLClassifier`; "labels" if labels spread, and atoms are labelled
-        samples; "other" for classifiers from elsewhere.
+    rule : {"classifier", "residual", "regularized", "ridge", "agreement", "mean", "labels", "other"}
+        The rule that makes the scores, see `LEDLClassifier` and `ProCRCClassifier`; "mean" if several models of
+        a `LEDLClassifierCV` add up, whose atoms follow each other; "labels" if labels spread, and atoms are
+        labelled samples; "other" for classifiers from elsewhere.
 
     atom_classes : ndarray of shape (K,)
         The class of each atom. Atoms without a class get the class that they count for most.

@@ -28,7 +28,7 @@ def to_text(value: float, decimals: int, signed: bool = False) -> str:
 def kind_of_scores(explanation: Explanation) -> str:
     """Return what scores are: "sums" from 0, "distances" below 0, or "divided distances"."""
     base = explanation.base
-    if not (base < 0).any():
+    if explanation.rule == "mean" or not (base < 0).any():
         return "sums"
     return "distances" if np.ptp(base) <= 1e-9 * np.abs(base).max() else "divided distances"
 

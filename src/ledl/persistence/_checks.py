@@ -30,7 +30,14 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, va
 
 from ledl.arrays import Array, check_memory
 from ledl.coding import OMP, Collaborative, Lasso, Ridge
-from ledl.dictionary import AgreementRule, ClassifierRule, FittedDictionary, RegularizedRule, ResidualRule
+from ledl.dictionary import (
+    AgreementRule,
+    ClassifierRule,
+    FittedDictionary,
+    RegularizedRule,
+    ResidualRule,
+    RidgeRule,
+)
 from ledl.estimators import (
     KSVD,
     CRCClassifier,
@@ -80,7 +87,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "atoms": "floats K r",
         "features": [FeatureMap],
         "coder": CODERS,
-        "rule": [ClassifierRule, ResidualRule, RegularizedRule, AgreementRule, None],
+        "rule": [ClassifierRule, ResidualRule, RegularizedRule, RidgeRule, AgreementRule, None],
         "classes": "labels c ?",
         "atom_labels": "integers K ?",
         "samples": "floats m r ?",
@@ -145,6 +152,7 @@ PARTS: dict[type, dict[str, Any]] = {
     ResidualRule: {},
     AgreementRule: {},
     RegularizedRule: {"coder": [*CODERS, None]},
+    RidgeRule: {"weights": "floats K c", "coder": [Ridge]},
     Stream: {
         "seed": [Interval(Integral, 0, 2**31, closed="left")],
         "n_batches": [COUNT],
@@ -194,12 +202,15 @@ ESTIMATORS: dict[type, dict[str, Any]] = {
         "_dictionary": [FittedDictionary],
         "classes_": "labels c",
         "best_estimator_": [LEDLClassifier],
+        "_others": [list, None],
+        "_weights": "float64 e ?",
         "best_params_": [dict],
         "best_index_": [Integral, None],
         "cv_results_": [dict, None],
         "expected_accuracy_": [SHARE, None],
         "expected_accuracy_interval_": [tuple, None],
         "temperature_": [POSITIVE],
+        "_best_temperature": [POSITIVE, None],
     },
     PixelFeatures: {},
     RejectingClassifier: {
@@ -268,7 +279,7 @@ KINDS = {
     DKSVDClassifier: {"coder": [OMP], "rule": [ClassifierRule]},
     KSVD: {"coder": [OMP], "rule": [None]},
     LCKSVDClassifier: {"coder": [OMP], "rule": [ClassifierRule]},
-    LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule]},
+    LEDLClassifier: {"coder": [Lasso], "rule": [ClassifierRule, ResidualRule, RegularizedRule, RidgeRule]},
     ProCRCClassifier: {"coder": [Collaborative], "rule": [AgreementRule]},
     SRCClassifier: {"coder": [Lasso], "rule": [ResidualRule]},
 }
@@ -512,8 +523,18 @@ def check_other(model: Any, names: set[str]) -> None:
     sizes = check_fields(model, ESTIMATORS[type(model)], sizes)
     match model:
         case LEDLClassifierCV():
-            n_features = model.best_estimator_.n_features_in_
-            expect(model.n_features_in_ == n_features, "its model has other features")
+            models = model.estimators_
+            expect(
+                all(type(one) is LEDLClassifier and hasattr(one, "_dictionary") for one in models),
+                "its models are not fitted LEDLClassifiers",
+            )
+            expect(len(models) == sizes.get("e", 1), "it must have a weight for each model")
+            for one in models:
+                expect(model.n_features_in_ == one.n_features_in_, "its model has other features")
+                expect(
+                    one.classes_.dtype == model.classes_.dtype and np.array_equal(one.classes_, model.classes_),
+                    "its models have other classes",
+                )
         case RejectingClassifier():
             inner, classes = our_parts(model.estimator_).classifier, model.classes_
             expect(bool(fitted_names(inner)), "its classifier is not fitted")
