@@ -34,6 +34,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, check_consistent_length
 
@@ -49,6 +50,7 @@ from ledl.estimators import (
     SRCClassifier,
     Tasks,
     adopt,
+    check_class_totals,
     check_labelled,
     check_samples,
     check_weights,
@@ -260,6 +262,36 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         refit: bool = True,
     ) -> None:
         super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
+
+    def get_feature_names_out(self, input_features: Array | None = None) -> np.ndarray:
+        """Return names for the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored, as in other transformers whose columns are not features.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        return self.best_estimator_.get_feature_names_out(input_features)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set what `transform` returns, of the estimator.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            Kind of the codes. None leaves it as it is.
+
+        Returns
+        -------
+        self : BatchedSearchCV
+        """
+        for model in (self.estimator, getattr(self, "best_estimator_", self.estimator)):
+            _safe_set_output(model, transform=transform)
+        return self
 
     # Views of the best model. Its other attributes, such as `label_components_`, are in `best_estimator_`.
     components_ = property(attrgetter("best_estimator_.components_"), doc="The atoms of `best_estimator_`.")
@@ -967,13 +999,14 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         X, y = check_labelled(self, X, y)
         X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
         labels, classes = number_labels(self, y)
+        check_class_totals(labels, classes, check_weights(self, labels, classes, sample_weight))
         if sample_weight is not None:  # without those of the classes
             sample_weight = check_weights(None, labels, classes, sample_weight)
         candidates = self._candidates()
         models = [clone(base).set_params(**candidate) for candidate in candidates]
         for model in models:
             model._validate_params()
-        cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
+        cv = default_folds(y, int(fold_seed), groups, sample_weight) if self.cv is None else self.cv
         folds: list[Fold] = []
         expected: float | None
         found: dict[str, Any] = {"params": candidates}
@@ -999,14 +1032,19 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 judged = judge(models, candidates, folds, tasks)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
             tested = np.concatenate([fold.tested for fold in folds])
-            verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
+            weights = part(sample_weight, tested)
+            if weights is not None and not weights.any():
+                raise ValueError(
+                    "All samples that cv tests have the weight zero, so nothing can be chosen. Test others."
+                )
+            verdicts = [verdict(row, folds, weights) for row in judged]
             index = choose(verdicts, self.selection)
             factor = verdicts[index].factor
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
             expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed))
-            n_trained = sum(len(fold.y) for fold in folds) / len(folds)
+            n_trained = sum(n_effective(fold.weights, len(fold.y)) for fold in folds) / len(folds)
             n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
             interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
@@ -1239,11 +1277,13 @@ def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
     return int(np.argmax([sum(defaults[name] == one[name] for name in one) for one in candidates]))
 
 
-def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
+def default_folds(
+    y: Array, seed: int, groups: Array | None = None, weights: Array | None = None
+) -> list[tuple[Array, Array]]:
     """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
     There are only as many folds as leave out `HELD_OUT_SAMPLES` in all, and none if every class has one sample
-    only. Groups are not supported.
+    only. Samples of weight zero count for nothing, and are not tested. Groups are not supported.
     """
     if groups is not None:
         raise ValueError(
@@ -1251,7 +1291,8 @@ def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tupl
             "cv=sklearn.model_selection.StratifiedGroupKFold(), or leave groups out."
         )
     rng = np.random.default_rng(seed)
-    members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    counts = np.ones(len(y), bool) if weights is None else weights > 0
+    members = [rng.permutation(np.flatnonzero((y == label) & counts)) for label in np.unique(y)]
     members = [own for own in members if len(own) > 1]
     if not members:
         return []

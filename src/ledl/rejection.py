@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from numbers import Integral, Real
 from operator import attrgetter
@@ -25,6 +26,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -149,6 +151,9 @@ class RejectingClassifier(  # type: ignore[call-arg]
     n_features_in_ : int
         Number of features seen in `fit`, where `estimator_` has it.
 
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where `estimator_` has them.
+
     References
     ----------
     J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition
@@ -205,7 +210,8 @@ class RejectingClassifier(  # type: ignore[call-arg]
             Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
         **fit_params : arrays of shape (n_samples,)
             More arguments of the classifier's own `fit`, such as ``sample_weight``. With scikit-learn's
-            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs.
+            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs;
+            those of weight zero are not judged.
 
         Returns
         -------
@@ -229,9 +235,12 @@ class RejectingClassifier(  # type: ignore[call-arg]
         else:
             check_classification_targets(y)
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
-            folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
+            chosen = with_chosen_settings(self.estimator, fitted)
+            # Groups are for a search, which has chosen.
+            arrays = {name: value for name, value in given.items() if name.split("__")[-1] != "groups"}
+            folds = judging_folds(self.cv, X, y, weights_among(arrays))
             for train, test in folds:
-                own = _check_method_params(X, given, indices=train)
+                own = _check_method_params(X, arrays, indices=train)
                 X_train, y_train = _safe_split(self.estimator, X, y, train)
                 model = tasks.fit("fold", clone(chosen), X_train, y_train, **own)
                 X_test, _ = _safe_split(self.estimator, X, y, test, train)
@@ -442,6 +451,41 @@ class RejectingClassifier(  # type: ignore[call-arg]
     history_ = property(attrgetter("_fitted.history_"), doc="Values of each iteration of its fit.")
     dictionary_ = property(attrgetter("_fitted.dictionary_"), doc="The classifier as one record.")
 
+    feature_names_in_ = property(attrgetter("estimator_.feature_names_in_"), doc="Names of the features.")
+
+    @available_if(_has_codes)
+    def get_feature_names_out(self, input_features: Array | None = None) -> np.ndarray:
+        """Return names for the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored, as in other transformers whose columns are not features.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @available_if(_has_codes)
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set what `transform` returns, of the classifier.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            Kind of the codes. None leaves it as it is.
+
+        Returns
+        -------
+        self : RejectingClassifier
+        """
+        for model in (self.estimator, getattr(self, "estimator_", self.estimator)):
+            _safe_set_output(model, transform=transform)
+        return self
+
     @property
     def n_features_in_(self) -> int:
         """Number of features seen in `fit`."""
@@ -449,14 +493,15 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return int(self.estimator_.n_features_in_)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return where arguments of `fit` go: to the `fit` of the classifier.
+        """Return where arguments go: those of `fit` to the `fit` of the classifier, those of `score` here.
 
         Returns
         -------
         routing : sklearn.utils.metadata_routing.MetadataRouter
         """
         to_fit = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
+        router = MetadataRouter(owner=self).add_self_request(self)  # `score` takes weights itself
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -531,22 +576,33 @@ def with_chosen_settings(estimator: Any, fitted: Any) -> Any:
     if isinstance(fitted, LEDLClassifierCV) and _routing_enabled():  # it asks for what the search asked for
         asked = fitted.get_metadata_routing().fit.requests["sample_weight"]
         return clone(fitted.best_estimator_).set_fit_request(sample_weight=asked)
+    if hasattr(fitted, "best_estimator_"):
+        best = fitted.best_estimator_
+        return clone(best) if isinstance(fitted, LEDLClassifierCV) else with_chosen_settings(best, best)
     if not isinstance(fitted, Pipeline):
-        return clone(getattr(fitted, "best_estimator_", estimator))
+        return clone(estimator)
     copied = clone(estimator)
     name, last = copied.steps[-1]
     copied.steps[-1] = (name, with_chosen_settings(last, fitted.steps[-1][1]))
     return copied
 
 
-def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
+def weights_among(arrays: Mapping[str, Any]) -> Array | None:
+    """Return the weights of samples among arguments of `fit`, which may be for a step of a pipeline."""
+    given = [value for name, value in arrays.items() if name.split("__")[-1] == "sample_weight"]
+    return np.asarray(to_host(given[0])) if given and given[0] is not None else None
+
+
+def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> list[tuple[Array, Array]]:
     """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
 
-    With a number of folds, a class with one sample is never left out.
+    With a number of folds, a class with one sample is never left out. Samples of weight zero count for nothing.
     """
-    classes, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
+    classes, numbers = np.unique(y, return_inverse=True)
     if isinstance(cv, Integral):
-        several = np.flatnonzero(counts[numbers] > 1)
+        used = np.ones(len(y), bool) if weights is None else weights > 0
+        counts = np.bincount(numbers[used])
+        several = np.flatnonzero((counts[numbers] > 1) & used)
         if not several.size:
             raise ValueError(TOO_FEW)
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
