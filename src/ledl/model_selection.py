@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from numbers import Number, Real
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,6 +62,7 @@ from ledl.estimators import (
     prepare_training,
     read_atoms,
     rollback_on_error,
+    view_of,
     with_callbacks,
 )
 from ledl.parallel import n_places, one_blas_thread, run_tasks
@@ -294,11 +294,13 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         return self
 
     # Views of the best model. Its other attributes, such as `label_components_`, are in `best_estimator_`.
-    components_ = property(attrgetter("best_estimator_.components_"), doc="The atoms of `best_estimator_`.")
-    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="Its atoms with a kernel.")
-    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom.")
-    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of its fit.")
-    dictionary_ = property(attrgetter("best_estimator_.dictionary_"), doc="The best model as one record.")
+    components_: np.ndarray = view_of("best_estimator_.components_", "The atoms of `best_estimator_`.")
+    dual_components_: np.ndarray = view_of("best_estimator_.dual_components_", "Its atoms with a kernel.")
+    atom_classes_: np.ndarray = view_of("best_estimator_.atom_classes_", "The label of each atom.")
+    history_: dict[str, np.ndarray] = view_of(
+        "best_estimator_.history_", "Values of each iteration of its fit."
+    )
+    dictionary_: FittedDictionary = view_of("best_estimator_.dictionary_", "The best model as one record.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -714,7 +716,8 @@ LOG_FACTORS = (-5.0, 8.0)
 USUAL_FACTOR = 6.0
 
 KERNELS = ("linear", "hellinger")
-RULES = ("classifier", "residual", "regularized")
+Rule: TypeAlias = Literal["classifier", "residual", "regularized"]
+RULES: tuple[Rule, ...] = ("classifier", "residual", "regularized")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
 RIDGE_ALPHAS = tuple(2.0**e for e in (1, -1, -3, -5, -7, -9))
 
@@ -894,13 +897,23 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     (2, 10)
     """
 
-    components_ = property(attrgetter("best_estimator_.components_"), doc="The dictionary B.")
-    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="B, with a kernel.")
-    label_components_ = property(attrgetter("best_estimator_.label_components_"), doc="The classifier W.")
-    code_components_ = property(attrgetter("best_estimator_.code_components_"), doc="The transform A, (K, K).")
-    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom's class.")
-    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of the last fit.")
-    stopped_by_ = property(attrgetter("best_estimator_.stopped_by_"), doc="What ended the last fit.")
+    components_: np.ndarray = view_of("best_estimator_.components_", "The dictionary B.")
+    dual_components_: np.ndarray = view_of("best_estimator_.dual_components_", "B, with a kernel.")
+    label_components_: np.ndarray = view_of("best_estimator_.label_components_", "The classifier W.")
+    code_components_: np.ndarray = view_of("best_estimator_.code_components_", "The transform A, (K, K).")
+    atom_classes_: np.ndarray = view_of("best_estimator_.atom_classes_", "The label of each atom's class.")
+    history_: dict[str, np.ndarray] = view_of("best_estimator_.history_", "Values of each iteration.")
+    stopped_by_: str = view_of("best_estimator_.stopped_by_", "What ended the last fit.")
+
+    best_estimator_: LEDLClassifier
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_index_: int
+    cv_results_: dict[str, Any]
+    expected_accuracy_: float | None
+    expected_accuracy_interval_: tuple[float, float]
+    temperature_: float
+    n_iter_: int
 
     # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
     _poor_score = True
@@ -920,7 +933,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     def __init__(
         self,
         *,
-        rules: Sequence[str] | str = RULES,
+        rules: Sequence[Rule] | Rule = RULES,
         label_weight: float | Sequence[float] = 4.0,
         code_weight: float | Sequence[float] = 2**-11,
         alpha: float | Sequence[float] = ALPHAS,
@@ -1139,7 +1152,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         """Return scores (n, c) whose differences, times the temperature, are log odds."""
         return log_odds(self.dictionary_.rule, super()._scores(X))
 
-    def predict_log_proba(self, X: Array) -> Array:
+    def predict_log_proba(self, X: Array) -> np.ndarray:
         """Return the logarithms of `predict_proba`.
 
         Parameters

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Mapping
 from copy import copy
 from numbers import Integral, Real
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -33,6 +32,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
+from ledl.dictionary import FittedDictionary
 from ledl.estimators import (
     CallbackSupportMixin,
     DictionaryClassifier,
@@ -42,6 +42,7 @@ from ledl.estimators import (
     check_samples,
     fit_context,
     for_chunks,
+    view_of,
     with_callbacks,
 )
 from ledl.model_selection import LEDLClassifierCV
@@ -289,7 +290,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
             return labels
         return np.where(self.p_values_of(evidence) <= self.reject, np.asarray(self.reject_label_), labels)
 
-    def p_values(self, X: Array) -> Array:
+    def p_values(self, X: Array) -> np.ndarray:
         """Return the share of training samples that have the same novelty as a sample, or a larger one.
 
         If m of n training samples have it, the share is (m + 1) / (n + 1). For a new sample of the known
@@ -310,7 +311,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
             return map_rows(self._for_chunks(X).p_values, X, np.dtype(np.float64))
         return self.p_values_of(judge(self.estimator_, X)[1])
 
-    def novelty(self, X: Array) -> Array:
+    def novelty(self, X: Array) -> np.ndarray:
         """Return how much samples differ from all classes: 0 is usual, and larger means more different.
 
         Parameters
@@ -380,7 +381,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     @available_if(_has_scores)
-    def decision_function(self, X: Array) -> Array:
+    def decision_function(self, X: Array) -> np.ndarray:
         """Return the scores of the classes, by the classifier.
 
         Parameters
@@ -396,7 +397,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.decision_function(X)
 
     @available_if(_has_codes)
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Array) -> np.ndarray:
         """Return the codes of samples over the atoms, by the classifier.
 
         Parameters
@@ -412,7 +413,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.transform(X)
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array) -> np.ndarray:
         """Return probabilities of the classes, by the classifier, as if every sample were of some class.
 
         Parameters
@@ -428,7 +429,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.predict_proba(X)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Array) -> Array:
+    def predict_log_proba(self, X: Array) -> np.ndarray:
         """Return the logarithms of `predict_proba`.
 
         Parameters
@@ -445,13 +446,13 @@ class RejectingClassifier(  # type: ignore[call-arg]
 
     # Views of the classifier, through pipelines and searches. AttributeError if it does not have them.
     _fitted = property(lambda self: parts_of(self.estimator_).classifier)
-    components_ = property(attrgetter("_fitted.components_"), doc="The atoms of the classifier.")
-    dual_components_ = property(attrgetter("_fitted.dual_components_"), doc="Its atoms with a kernel.")
-    atom_classes_ = property(attrgetter("_fitted.atom_classes_"), doc="The label of each atom.")
-    history_ = property(attrgetter("_fitted.history_"), doc="Values of each iteration of its fit.")
-    dictionary_ = property(attrgetter("_fitted.dictionary_"), doc="The classifier as one record.")
+    components_: np.ndarray = view_of("_fitted.components_", "The atoms of the classifier.")
+    dual_components_: np.ndarray = view_of("_fitted.dual_components_", "Its atoms with a kernel.")
+    atom_classes_: np.ndarray = view_of("_fitted.atom_classes_", "The label of each atom.")
+    history_: dict[str, np.ndarray] = view_of("_fitted.history_", "Values of each iteration of its fit.")
+    dictionary_: FittedDictionary = view_of("_fitted.dictionary_", "The classifier as one record.")
 
-    feature_names_in_ = property(attrgetter("estimator_.feature_names_in_"), doc="Names of the features.")
+    feature_names_in_: np.ndarray = view_of("estimator_.feature_names_in_", "Names of the features.")
 
     @available_if(_has_codes)
     def get_feature_names_out(self, input_features: Array | None = None) -> np.ndarray:

@@ -26,10 +26,11 @@ from typer.testing import CliRunner
 from ledl import LEDLClassifierCV
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
-from ledl.experiments import METHODS, SUPERVISED, Plan, _reproduce, reproduce
+from ledl.experiments import METHODS, SUPERVISED, Plan, _report, _reproduce, reproduce
 from ledl.experiments._cells import as_json
 from ledl.experiments._cluster import find_trouble
 from ledl.methods import own_method
+from ledl.plots import OWN
 
 QUICK = {"n_per_class": 3, "n_splits": 2}
 
@@ -222,6 +223,21 @@ def test_the_guides_command_on_a_file_draws_its_figures(samples, tmp_path):
     assert names == {
         f"{name}.{kind}" for name in ("accuracy", f"codes_{samples.stem}") for kind in ("png", "pdf", "svg")
     }
+
+
+def test_the_chart_has_no_accuracies_that_there_are_not(samples, tmp_path, monkeypatch):
+    """Student's intervals of two splits may be longer than a hundred points. The best point is on top."""
+    figures = []
+    save = _report._save
+    monkeypatch.setattr(_report, "_save", lambda figure, *rest: figures.append(figure) or save(figure, *rest))
+    reproduce(Plan([samples], ["crc", SVC()], **QUICK), tmp_path)
+    (ax,) = figures[0].axes
+    low, high = ax.get_xlim()
+    assert low >= -1
+    assert high <= 101
+    *others, best = sorted(ax.lines, key=lambda line: line.zorder)
+    assert best.zorder > max(line.zorder for line in others)
+    assert best.get_color() == OWN
 
 
 class Odd(KNeighborsClassifier):

@@ -25,6 +25,7 @@ from ledl.estimators._base import (
     kept_samples,
     number_labels,
     rollback_on_error,
+    view_of,
     with_callbacks,
 )
 from ledl.estimators._crc import CRCClassifier
@@ -65,5 +66,6 @@ __all__ = [
     "prepare_training",
     "read_atoms",
     "rollback_on_error",
+    "view_of",
     "with_callbacks",
 ]

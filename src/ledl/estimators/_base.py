@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -93,6 +94,7 @@ __all__ = [
     "outcome",
     "rollback_on_error",
     "share_out_atoms",
+    "view_of",
     "warn_of_zero_codes",
     "with_callbacks",
 ]
@@ -128,6 +130,11 @@ FOR_PREDICTIONS = {"_dictionary", "classes_", "label_components_", "n_features_i
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
+
+
+def view_of(path: str, about: str) -> Any:
+    """Return a property that shows an attribute of an inner model. The class says of which type it is."""
+    return property(attrgetter(path), doc=about)
 
 
 class DocumentedMixin:

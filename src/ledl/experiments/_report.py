@@ -149,7 +149,9 @@ def _draw_accuracies(results: Results, folder: Path) -> Picture:
         places = np.arange(len(methods))
         best = means.max(initial=0)
         ax.errorbar(means, places, xerr=halves, fmt="o", markersize=4, capsize=3, color=OTHER, linewidth=1.2)
-        ax.plot(means[means == best], places[means == best], "o", markersize=6, color=OWN)
+        ax.plot(means[means == best], places[means == best], "o", markersize=6, color=OWN, zorder=3)
+        low, high = ax.get_xlim()
+        ax.set_xlim(max(low, -1), min(high, 101))  # intervals of few splits may be longer than there are values
         ax.set_yticks(places, labels=[plan.find(m).title for m in methods], fontsize=7, parse_math=False)
         ax.set(xlabel="accuracy, %", ylim=(-0.6, len(methods) - 0.4))
         ax.set_title(title_of(dataset), parse_math=False)
