@@ -29,7 +29,6 @@ from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, SUPERVISED, Plan, _report, _reproduce, reproduce
 from ledl.experiments._cells import as_json
 from ledl.experiments._cluster import find_trouble
-from ledl.methods import own_method
 from ledl.plots import OWN
 
 QUICK = {"n_per_class": 3, "n_splits": 2}
@@ -117,18 +116,6 @@ def test_a_cluster(cluster, samples, tmp_path):
     assert not outcome.failures
     alone = reproduce(plan, tmp_path / "alone", figures=False)
     assert [row.accuracy_mean for row in outcome.rows] == [row.accuracy_mean for row in alone.rows]
-
-
-def test_changed_code_is_another_method(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    base = "from sklearn.neighbors import KNeighborsClassifier\nclass Mine(KNeighborsClassifier):\n    pass\n"
-    digests = []
-    for i, text in enumerate((base, base + "# another\n", base)):
-        (tmp_path / f"mine_{i}.py").write_text(text)
-        digests.append(own_method(f"mine_{i}:Mine").source)
-    assert digests[0] != digests[1]
-    assert own_method("mine_0:Mine").source == digests[0]
 
 
 def test_the_command(samples, tmp_path):
@@ -372,31 +359,6 @@ def test_a_worker_with_another_version_of_the_code_is_not_used(samples):
     found = find_trouble([(older, as_json(older.identity))], None)
     assert "with a difference in source" in found
     assert "methods of your own" in found
-
-
-def test_functions_are_a_part_of_the_code(tmp_path):
-    """A script whose numbers, functions and inner functions differ: no result of one is taken for the other."""
-    script = tmp_path / "study.py"
-    script.write_text(
-        "import sys\n"
-        "from ledl.methods import own_method\n"
-        "from sklearn.neighbors import KNeighborsClassifier\n"
-        "factor = int(sys.argv[1])\n"
-        "def helper(a, b):\n    return factor * abs(a - b).sum() * (factor in {1, 2})\n"
-        "def metric(a, b):\n    return helper(a, b)\n"
-        "def scaled(by):\n    def inner(a, b):\n        return by * abs(a - b).sum()\n    return inner\n"
-        "class Mine(KNeighborsClassifier):\n    n = 1\n    def fit(self, X, y):\n        return metric(X, y)\n"
-        "for model in (*(KNeighborsClassifier(metric=m) for m in (metric, scaled(factor))), Mine()):\n"
-        "    print(own_method(model).source['__main__'])\n"
-    )
-
-    def digests(factor):
-        done = subprocess.run([sys.executable, script, str(factor)], capture_output=True, text=True, check=True)
-        return done.stdout.split()
-
-    one, same, two = digests(1), digests(1), digests(2)
-    assert one == same
-    assert len({*one, *two}) == 6
 
 
 def test_all_and_one_more(samples, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from ledl.experiments._tables import (
     make_tables,
     mean_ranks,
     paired_test,
+    splits_to_csv,
     summarise,
     to_csv,
     to_latex,
@@ -119,6 +120,13 @@ def test_csv_gives_back_the_rows():
     assert [(row["dataset"], row["method"]) for row in found] == [(row.dataset, row.method) for row in ROWS]
     assert float(found[0]["accuracy_mean"]) == ROWS[0].accuracy_mean
     assert found[2]["ledl_minus_this_mean"] == ""
+
+
+def test_both_csv_tables_have_the_same_names():
+    cells = {cell: {**found, "n_test": 1} for cell, found in RESULTS.cells.items()}
+    by_split = list(csv.DictReader(io.StringIO(splits_to_csv(Results(PLAN, cells)))))
+    names = {(row["dataset"], row["method"]) for row in csv.DictReader(io.StringIO(to_csv(ROWS)))}
+    assert {(row["dataset"], row["method"]) for row in by_split} == names
 
 
 def test_markdown_is_a_table_of_equal_rows():

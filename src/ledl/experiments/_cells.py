@@ -283,13 +283,13 @@ class Plan:
         list of Cell
             Cells of all methods, datasets and splits.
         """
+        own = {method.name: method for method in self.own}
         return [
-            Cell(dataset, method, seed, self.select, self.n_per_class, own=own)
+            Cell(dataset, method, seed, self.select, self.n_per_class, own=own.get(method))
             for seed in range(self.n_splits)
             for dataset in self.datasets
             for method in self.methods
-            if (own := next((one for one in self.own if one.name == method), None))
-            or METHODS[method].covers(dataset)
+            if method in own or METHODS[method].covers(dataset)
         ]
 
     def new_sample_cells(self) -> list[Cell]:

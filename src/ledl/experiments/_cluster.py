@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ledl.arrays import place
+from ledl.code_digests import code_digests
 from ledl.experiments._cells import Cell, Done, Store, as_json, try_cell
-from ledl.methods import code_digests
 
 CONNECT_SECONDS, FIRST_WORKER_SECONDS, POLL_SECONDS = 10.0, 20.0, 1.0
 ALONE_SECONDS = 60.0  # to wait for workers if all have gone: they may be restarting
@@ -129,7 +129,7 @@ class Workers:
             if trouble and not isinstance(trouble, OSError):  # which is of a worker that has just died
                 # Any other error: the worker does not know the function.
                 if not isinstance(trouble, str):
-                    trouble = f"it has no ledl, or another one ({trouble}). {SAME}"
+                    trouble = f"it has no ledl or no method of yours, or another one ({trouble}). {SAME}"
                 raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
 
     def run(self, cells: Sequence[Cell], store: Store) -> Iterator[Done]:

@@ -661,7 +661,7 @@ def splits_to_csv(results: Results) -> str:
 
     names = ("accuracy", "n_test", "cv_accuracy", "select_seconds", "fit_seconds", "predict_seconds")
     rows = [
-        {"dataset": title_of(dataset), "method": method, "split": seed}
+        {"dataset": Path(dataset).stem, "method": method, "split": seed}
         | {name: run.get(name) for name in names}
         | {"settings": json.dumps(run["settings"])}
         for (dataset, method), runs in results.runs.items()
