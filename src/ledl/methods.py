@@ -17,6 +17,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from ledl.code_digests import code_digests
+
 Settings = Mapping[str, Any]
 
 # The paper's table 1: classification rates in %.
@@ -73,8 +75,8 @@ class Method:
         Least number of labelled samples of a class.
     estimator : estimator, default=None
         The estimator itself, in place of `steps`. `own_method` makes such a method.
-    source : str, default=""
-        Digest of the estimator's code: results of other code are not taken for its own.
+    source : dict of str, default={}
+        Digests of the estimator's code by module: results of other code are not taken for its own.
 
     Examples
     --------
@@ -95,7 +97,7 @@ class Method:
     unlabelled: bool = False
     fewest: int = 1
     estimator: Any = None
-    source: str = ""
+    source: Mapping[str, str] = field(default_factory=dict)
 
     def grid_for(self, select: str) -> Mapping[str, Sequence[Any]]:
         """Return the grid to choose from.
@@ -362,24 +364,36 @@ def own_method(given: Any) -> Method:
     -------
     Method
     """
+    from sklearn.base import clone, is_regressor
+
     name, estimator = given if isinstance(given, tuple | list) and len(given) == 2 else ("", given)
-    if isinstance(estimator, str):
+    if not isinstance(name, str):
+        raise ValueError(f"The method {given!r} has the name {name!r}. Give a text, as in ('mine', estimator).")
+    is_named = isinstance(estimator, str)
+    if is_named:
         name = estimator
         try:
             estimator = resolve_name(estimator)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # anything that a module of a user raises
             raise ValueError(
-                f"The method {name!r} cannot be imported: {error}. Give module:Class, with the module in this "
-                f"folder or installed, or one of {', '.join(METHODS)}."
+                f"The method {name!r} cannot be imported: {type(error).__name__}: {error}. Give module:Class, "
+                f"with the module in this folder or installed, or one of {', '.join(METHODS)}."
             ) from error
-        if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-            estimator = estimator() if callable(estimator) else estimator
-    missing = [what for what in ("fit", "predict", "get_params", "set_params") if not hasattr(estimator, what)]
-    if missing:
+    what = name or getattr(estimator, "__name__", repr(estimator))
+    is_maker = is_named and callable(estimator) and not hasattr(estimator, "get_params")
+    if is_maker or isinstance(estimator, type):
+        try:
+            estimator = estimator()
+        except TypeError as error:
+            raise ValueError(
+                f"The method {what!r} cannot be made without arguments: {error}. Give the estimator itself."
+            ) from error
+    missing = [one for one in ("fit", "predict", "get_params", "set_params") if not hasattr(estimator, one)]
+    if missing or is_regressor(estimator):
+        lacks = f"has no {' and no '.join(missing)}" if missing else "predicts numbers, not classes"
         raise ValueError(
-            f"The method {name or estimator!r} is a {type(estimator).__name__}, which has no "
-            f"{' and no '.join(missing)}. Give a scikit-learn classifier: a class with ClassifierMixin and "
-            "BaseEstimator of sklearn.base among its bases."
+            f"The method {what!r} is a {type(estimator).__name__}, which {lacks}. Give a scikit-learn "
+            "classifier: a class with ClassifierMixin and BaseEstimator of sklearn.base among its bases."
         )
     grid: Any = {}
     if hasattr(estimator, "param_grid"):
@@ -390,34 +404,15 @@ def own_method(given: Any) -> Method:
                 f"The grid of {name or type(estimator).__name__} has {unknown!r}, which is no parameter of "
                 f"{type(estimator).__name__}. Its parameters are {', '.join(known)}."
             )
+    try:
+        clone(estimator)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"The method {what!r} cannot be copied by scikit-learn's clone: {error}.") from error
     kind, attribute = type(estimator).__name__, name.rpartition(":")[2]
     name = name or kind
     title = name if ":" not in name else kind if attribute == kind else f"{kind} ({attribute})"
-    return Method(
-        name,
-        title,
-        grid=grid,
-        isotropic=False,
-        estimator=estimator,
-        source=_digest_of_code(estimator),
-    )
-
-
-def _digest_of_code(estimator: Any) -> str:
-    """Return the sha256 of the code of an estimator and its parts: of their files, or of what was typed in."""
-    import hashlib
-    import inspect
-
-    inner = [value for value in estimator.get_params().values() if hasattr(value, "get_params")]
-    digest = hashlib.sha256()
-    for kind in {type(one): None for one in (estimator, *inner)}:
-        try:
-            module = inspect.getmodule(kind)
-            text = inspect.getsource(kind if module is None or module.__name__ == "__main__" else module)
-        except (OSError, TypeError):  # typed in at a prompt
-            text = ""
-        digest.update(f"{kind.__module__}.{kind.__qualname__}\n{text}".encode())
-    return digest.hexdigest()
+    source = code_digests(estimator, grid)
+    return Method(name, title, grid=grid, isotropic=False, estimator=estimator, source=source)
 
 
 def title_of(dataset: str) -> str:

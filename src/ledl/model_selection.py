@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress, product
 from numbers import Integral, Number, Real
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -34,6 +33,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, check_consistent_length, check_is_fitted
 
@@ -49,6 +49,7 @@ from ledl.estimators import (
     SRCClassifier,
     Tasks,
     adopt,
+    check_class_totals,
     check_labelled,
     check_samples,
     check_weights,
@@ -61,6 +62,7 @@ from ledl.estimators import (
     prepare_training,
     read_atoms,
     rollback_on_error,
+    view_of,
     with_callbacks,
 )
 from ledl.parallel import n_places, one_blas_thread, run_tasks
@@ -261,12 +263,44 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
     ) -> None:
         super().__init__(estimator, param_grid, scoring=scoring, cv=cv, refit=refit)
 
+    def get_feature_names_out(self, input_features: Array | None = None) -> np.ndarray:
+        """Return names for the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored, as in other transformers whose columns are not features.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        return self.best_estimator_.get_feature_names_out(input_features)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set what `transform` returns, of the estimator.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            Kind of the codes. None leaves it as it is.
+
+        Returns
+        -------
+        self : BatchedSearchCV
+        """
+        for model in (self.estimator, getattr(self, "best_estimator_", self.estimator)):
+            _safe_set_output(model, transform=transform)
+        return self
+
     # Views of the best model. Its other attributes, such as `label_components_`, are in `best_estimator_`.
-    components_ = property(attrgetter("best_estimator_.components_"), doc="The atoms of `best_estimator_`.")
-    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="Its atoms with a kernel.")
-    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom.")
-    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of its fit.")
-    dictionary_ = property(attrgetter("best_estimator_.dictionary_"), doc="The best model as one record.")
+    components_: np.ndarray = view_of("best_estimator_.components_", "The atoms of `best_estimator_`.")
+    dual_components_: np.ndarray = view_of("best_estimator_.dual_components_", "Its atoms with a kernel.")
+    atom_classes_: np.ndarray = view_of("best_estimator_.atom_classes_", "The label of each atom.")
+    history_: dict[str, np.ndarray] = view_of(
+        "best_estimator_.history_", "Values of each iteration of its fit."
+    )
+    dictionary_: FittedDictionary = view_of("best_estimator_.dictionary_", "The best model as one record.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -688,7 +722,8 @@ LOG_FACTORS = (-5.0, 8.0)
 USUAL_FACTOR = 6.0
 
 KERNELS = ("linear", "hellinger", 0.25)
-RULES = ("classifier", "regularized", "ridge")
+Rule: TypeAlias = Literal["classifier", "residual", "regularized", "ridge"]
+RULES: tuple[Rule, ...] = ("classifier", "regularized", "ridge")
 ALPHAS = tuple(2.0**e for e in (-4, -5, -6, -7, -8, -10))
 RIDGE_ALPHAS = tuple(2.0**e for e in (5, 3, 1, -1, -3, -5, -7))
 
@@ -882,13 +917,23 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     (2, 10)
     """
 
-    components_ = property(attrgetter("best_estimator_.components_"), doc="The dictionary B.")
-    dual_components_ = property(attrgetter("best_estimator_.dual_components_"), doc="B, with a kernel.")
-    label_components_ = property(attrgetter("best_estimator_.label_components_"), doc="The classifier W.")
-    code_components_ = property(attrgetter("best_estimator_.code_components_"), doc="The transform A, (K, K).")
-    atom_classes_ = property(attrgetter("best_estimator_.atom_classes_"), doc="The label of each atom's class.")
-    history_ = property(attrgetter("best_estimator_.history_"), doc="Values of each iteration of the last fit.")
-    stopped_by_ = property(attrgetter("best_estimator_.stopped_by_"), doc="What ended the last fit.")
+    components_: np.ndarray = view_of("best_estimator_.components_", "The dictionary B.")
+    dual_components_: np.ndarray = view_of("best_estimator_.dual_components_", "B, with a kernel.")
+    label_components_: np.ndarray = view_of("best_estimator_.label_components_", "The classifier W.")
+    code_components_: np.ndarray = view_of("best_estimator_.code_components_", "The transform A, (K, K).")
+    atom_classes_: np.ndarray = view_of("best_estimator_.atom_classes_", "The label of each atom's class.")
+    history_: dict[str, np.ndarray] = view_of("best_estimator_.history_", "Values of each iteration.")
+    stopped_by_: str = view_of("best_estimator_.stopped_by_", "What ended the last fit.")
+
+    best_estimator_: LEDLClassifier
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_index_: int
+    cv_results_: dict[str, Any]
+    expected_accuracy_: float | None
+    expected_accuracy_interval_: tuple[float, float]
+    temperature_: float
+    n_iter_: int
 
     # Models of earlier versions, in files, have the best one alone.
     @property
@@ -926,7 +971,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     def __init__(
         self,
         *,
-        rules: Sequence[str] | str = RULES,
+        rules: Sequence[Rule] | Rule = RULES,
         label_weight: float | Sequence[float] = 4.0,
         code_weight: float | Sequence[float] = 2**-11,
         alpha: float | Sequence[float] = ALPHAS,
@@ -1007,6 +1052,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         X, y = check_labelled(self, X, y)
         X = X if is_torch(X) else np.asarray(X)  # a memory map becomes an array
         labels, classes = number_labels(self, y)
+        check_class_totals(labels, classes, check_weights(self, labels, classes, sample_weight))
         if sample_weight is not None:  # without those of the classes
             sample_weight = check_weights(None, labels, classes, sample_weight)
         candidates = self._candidates()
@@ -1017,7 +1063,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         models = [clone(base).set_params(**candidate, **rough) for candidate in candidates]
         for model in models:
             model._validate_params()
-        cv = default_folds(y, int(fold_seed), groups) if self.cv is None else self.cv
+        cv = default_folds(y, int(fold_seed), groups, sample_weight) if self.cv is None else self.cv
         folds: list[Fold] = []
         expected: float | None
         found: dict[str, Any] = {"params": candidates}
@@ -1044,7 +1090,12 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 judged = judge(models, candidates, folds, tasks)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
             tested = np.concatenate([fold.tested for fold in folds])
-            verdicts = [verdict(row, folds, part(sample_weight, tested)) for row in judged]
+            of_tested = part(sample_weight, tested)
+            if of_tested is not None and not of_tested.any():
+                raise ValueError(
+                    "All samples that cv tests have the weight zero, so nothing can be chosen. Test others."
+                )
+            verdicts = [verdict(row, folds, of_tested) for row in judged]
             kinds = [(candidate["kernel"], candidate["rule"]) for candidate in candidates]
             taken = choose_several(verdicts, self.selection, kinds, self.n_best)
             index, best_factor_ = taken[0], verdicts[taken[0]].factor
@@ -1054,13 +1105,13 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             tested_labels = np.concatenate([np.searchsorted(classes, fold.y_test) for fold in folds])
             if len(taken) > 1:
                 mixed = np.sum([w * verdicts[k].exponents for w, k in zip(weights, taken, strict=True)], axis=0)
-                factor = best_factor(mixed, tested_labels, part(sample_weight, tested))
+                factor = best_factor(mixed, tested_labels, of_tested)
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
             several = kinds, self.n_best, tested_labels
             expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed), several)
-            n_trained = sum(len(fold.y) for fold in folds) / len(folds)
+            n_trained = sum(n_effective(fold.weights, len(fold.y)) for fold in folds) / len(folds)
             n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
             interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
@@ -1185,7 +1236,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             total += weight * log_odds(one.rule, to_host(one.scores(X, self.device, self.n_jobs)))
         return total, evidence
 
-    def predict_log_proba(self, X: Array) -> Array:
+    def predict_log_proba(self, X: Array) -> np.ndarray:
         """Return the logarithms of `predict_proba`.
 
         Parameters
@@ -1336,7 +1387,7 @@ def results(
     found: dict[str, Any] = {"mean_fit_time": np.full(len(candidates), fit_time)}
     for name in CHOSEN:
         values = [candidate.get(name, np.nan) for candidate in candidates]
-        plain = all(isinstance(value, str | Real) for value in values)
+        plain = all(isinstance(value, str | Real) for value in values)  # names and powers: as text
         found[f"param_{name}"] = np.array(values) if plain else np.array(values, dtype=object)
     found["params"] = candidates
     ends = np.cumsum(sizes)[:-1]
@@ -1373,11 +1424,13 @@ def nearest_to_defaults(candidates: list[dict[str, Any]]) -> int:
     return int(np.argmax(nearness))
 
 
-def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tuple[Array, Array]]:
+def default_folds(
+    y: Array, seed: int, groups: Array | None = None, weights: Array | None = None
+) -> list[tuple[Array, Array]]:
     """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
     There are only as many folds as leave out `HELD_OUT_SAMPLES` in all, and none if every class has one sample
-    only. Groups are not supported.
+    only. Samples of weight zero count for nothing, and are not tested. Groups are not supported.
     """
     if groups is not None:
         raise ValueError(
@@ -1385,7 +1438,8 @@ def default_folds(y: Array, seed: int, groups: Array | None = None) -> list[tupl
             "cv=sklearn.model_selection.StratifiedGroupKFold(), or leave groups out."
         )
     rng = np.random.default_rng(seed)
-    members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    counts = np.ones(len(y), bool) if weights is None else weights > 0
+    members = [rng.permutation(np.flatnonzero((y == label) & counts)) for label in np.unique(y)]
     members = [own for own in members if len(own) > 1]
     if not members:
         return []

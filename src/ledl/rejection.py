@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from numbers import Integral, Real
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -25,12 +25,14 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_n_features, check_is_fitted, indexable
 
 from ledl.arrays import Array, is_dask, is_torch, to_host
+from ledl.dictionary import FittedDictionary
 from ledl.estimators import (
     CallbackSupportMixin,
     DictionaryClassifier,
@@ -40,6 +42,7 @@ from ledl.estimators import (
     check_samples,
     fit_context,
     for_chunks,
+    view_of,
     with_callbacks,
 )
 from ledl.model_selection import LEDLClassifierCV
@@ -149,6 +152,9 @@ class RejectingClassifier(  # type: ignore[call-arg]
     n_features_in_ : int
         Number of features seen in `fit`, where `estimator_` has it.
 
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where `estimator_` has them.
+
     References
     ----------
     J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition
@@ -205,7 +211,8 @@ class RejectingClassifier(  # type: ignore[call-arg]
             Labels of the samples. For a `SemiSupervisedClassifier`, -1 is none.
         **fit_params : arrays of shape (n_samples,)
             More arguments of the classifier's own `fit`, such as ``sample_weight``. With scikit-learn's
-            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs.
+            metadata routing, those that it requests. Every judged sample counts once, whatever it weighs;
+            those of weight zero are not judged.
 
         Returns
         -------
@@ -229,9 +236,12 @@ class RejectingClassifier(  # type: ignore[call-arg]
         else:
             check_classification_targets(y)
             evidence, scores = np.full((len(y), 2), np.nan), np.full((len(y), len(fitted.classes_)), np.nan)
-            folds, chosen = judging_folds(self.cv, X, y), with_chosen_settings(self.estimator, fitted)
+            chosen = with_chosen_settings(self.estimator, fitted)
+            # Groups are for a search, which has chosen.
+            arrays = {name: value for name, value in given.items() if name.split("__")[-1] != "groups"}
+            folds = judging_folds(self.cv, X, y, weights_among(arrays))
             for train, test in folds:
-                own = _check_method_params(X, given, indices=train)
+                own = _check_method_params(X, arrays, indices=train)
                 X_train, y_train = _safe_split(self.estimator, X, y, train)
                 model = tasks.fit("fold", clone(chosen), X_train, y_train, **own)
                 X_test, _ = _safe_split(self.estimator, X, y, test, train)
@@ -280,7 +290,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
             return labels
         return np.where(self.p_values_of(evidence) <= self.reject, np.asarray(self.reject_label_), labels)
 
-    def p_values(self, X: Array) -> Array:
+    def p_values(self, X: Array) -> np.ndarray:
         """Return the share of training samples that have the same novelty as a sample, or a larger one.
 
         If m of n training samples have it, the share is (m + 1) / (n + 1). For a new sample of the known
@@ -301,7 +311,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
             return map_rows(self._for_chunks(X).p_values, X, np.dtype(np.float64))
         return self.p_values_of(judge(self.estimator_, X)[1])
 
-    def novelty(self, X: Array) -> Array:
+    def novelty(self, X: Array) -> np.ndarray:
         """Return how much samples differ from all classes: 0 is usual, and larger means more different.
 
         Parameters
@@ -371,7 +381,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return unlike[:, MEASURES[self.measure]].sum(axis=1)
 
     @available_if(_has_scores)
-    def decision_function(self, X: Array) -> Array:
+    def decision_function(self, X: Array) -> np.ndarray:
         """Return the scores of the classes, by the classifier.
 
         Parameters
@@ -387,7 +397,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.decision_function(X)
 
     @available_if(_has_codes)
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Array) -> np.ndarray:
         """Return the codes of samples over the atoms, by the classifier.
 
         Parameters
@@ -403,7 +413,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.transform(X)
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array) -> np.ndarray:
         """Return probabilities of the classes, by the classifier, as if every sample were of some class.
 
         Parameters
@@ -419,7 +429,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return self.estimator_.predict_proba(X)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Array) -> Array:
+    def predict_log_proba(self, X: Array) -> np.ndarray:
         """Return the logarithms of `predict_proba`.
 
         Parameters
@@ -436,11 +446,46 @@ class RejectingClassifier(  # type: ignore[call-arg]
 
     # Views of the classifier, through pipelines and searches. AttributeError if it does not have them.
     _fitted = property(lambda self: parts_of(self.estimator_).classifier)
-    components_ = property(attrgetter("_fitted.components_"), doc="The atoms of the classifier.")
-    dual_components_ = property(attrgetter("_fitted.dual_components_"), doc="Its atoms with a kernel.")
-    atom_classes_ = property(attrgetter("_fitted.atom_classes_"), doc="The label of each atom.")
-    history_ = property(attrgetter("_fitted.history_"), doc="Values of each iteration of its fit.")
-    dictionary_ = property(attrgetter("_fitted.dictionary_"), doc="The classifier as one record.")
+    components_: np.ndarray = view_of("_fitted.components_", "The atoms of the classifier.")
+    dual_components_: np.ndarray = view_of("_fitted.dual_components_", "Its atoms with a kernel.")
+    atom_classes_: np.ndarray = view_of("_fitted.atom_classes_", "The label of each atom.")
+    history_: dict[str, np.ndarray] = view_of("_fitted.history_", "Values of each iteration of its fit.")
+    dictionary_: FittedDictionary = view_of("_fitted.dictionary_", "The classifier as one record.")
+
+    feature_names_in_: np.ndarray = view_of("estimator_.feature_names_in_", "Names of the features.")
+
+    @available_if(_has_codes)
+    def get_feature_names_out(self, input_features: Array | None = None) -> np.ndarray:
+        """Return names for the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored, as in other transformers whose columns are not features.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @available_if(_has_codes)
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set what `transform` returns, of the classifier.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            Kind of the codes. None leaves it as it is.
+
+        Returns
+        -------
+        self : RejectingClassifier
+        """
+        for model in (self.estimator, getattr(self, "estimator_", self.estimator)):
+            _safe_set_output(model, transform=transform)
+        return self
 
     @property
     def n_features_in_(self) -> int:
@@ -449,14 +494,15 @@ class RejectingClassifier(  # type: ignore[call-arg]
         return int(self.estimator_.n_features_in_)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return where arguments of `fit` go: to the `fit` of the classifier.
+        """Return where arguments go: those of `fit` to the `fit` of the classifier, those of `score` here.
 
         Returns
         -------
         routing : sklearn.utils.metadata_routing.MetadataRouter
         """
         to_fit = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
+        router = MetadataRouter(owner=self).add_self_request(self)  # `score` takes weights itself
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -530,22 +576,33 @@ def with_chosen_settings(estimator: Any, fitted: Any) -> Any:
     if isinstance(fitted, LEDLClassifierCV) and _routing_enabled():  # it asks for what the search asked for
         asked = fitted.get_metadata_routing().fit.requests["sample_weight"]
         return clone(fitted.best_estimator_).set_fit_request(sample_weight=asked)
+    if hasattr(fitted, "best_estimator_"):
+        best = fitted.best_estimator_
+        return clone(best) if isinstance(fitted, LEDLClassifierCV) else with_chosen_settings(best, best)
     if not isinstance(fitted, Pipeline):
-        return clone(getattr(fitted, "best_estimator_", estimator))
+        return clone(estimator)
     copied = clone(estimator)
     name, last = copied.steps[-1]
     copied.steps[-1] = (name, with_chosen_settings(last, fitted.steps[-1][1]))
     return copied
 
 
-def judging_folds(cv: Any, X: Array, y: Array) -> list[tuple[Array, Array]]:
+def weights_among(arrays: Mapping[str, Any]) -> Array | None:
+    """Return the weights of samples among arguments of `fit`, which may be for a step of a pipeline."""
+    given = [value for name, value in arrays.items() if name.split("__")[-1] == "sample_weight"]
+    return np.asarray(to_host(given[0])) if given and given[0] is not None else None
+
+
+def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> list[tuple[Array, Array]]:
     """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
 
-    With a number of folds, a class with one sample is never left out.
+    With a number of folds, a class with one sample is never left out. Samples of weight zero count for nothing.
     """
-    classes, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
+    classes, numbers = np.unique(y, return_inverse=True)
     if isinstance(cv, Integral):
-        several = np.flatnonzero(counts[numbers] > 1)
+        used = np.ones(len(y), bool) if weights is None else weights > 0
+        counts = np.bincount(numbers[used])
+        several = np.flatnonzero((counts[numbers] > 1) & used)
         if not several.size:
             raise ValueError(TOO_FEW)
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))

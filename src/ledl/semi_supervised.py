@@ -595,7 +595,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             alpha=float(self.alpha),
         )
 
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array) -> np.ndarray:
         """Return probabilities of the classes, calibrated with hidden labels by one number, `temperature_`.
 
         Parameters
@@ -621,7 +621,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             probabilities[unreached] = supervised_probabilities(self.estimator_, X[unreached])
         return probabilities
 
-    def reach(self, X: Array) -> Array:
+    def reach(self, X: Array) -> np.ndarray:
         """Return how much of the labels reaches samples, over the graph of near samples.
 
         It is 1 for all samples if labels are spread evenly, and less for samples of groups without labels,
@@ -640,7 +640,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         check_is_fitted(self)
         return self.reach_(to_host(check_samples(self, X)), self.device, self.n_jobs)[:, 0]
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> np.ndarray:
         """Return the most probable class of each sample.
 
         Parameters

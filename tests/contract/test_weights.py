@@ -6,7 +6,7 @@ import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
@@ -334,6 +334,9 @@ def test_a_graph_takes_no_weights():
         (np.full(60, np.nan), "sample_weight is nan for sample 0"),
         (np.ones(59), r"sample_weight has shape \(59,\), but there are 60 samples"),
         (np.zeros(60), "All samples have the weight zero"),
+        (["heavy"] * 60, "sample_weight has something that is no number"),
+        (np.full(60, 1e-20), "mean of the weights is 1e-20.*Divide the weights by their mean"),
+        (np.full(60, 1e300), r"mean of the weights is 1e\+300"),
         ("class", "All samples of the class 4 have the weight zero.*Leave these samples out"),
     ],
 )
@@ -343,6 +346,82 @@ def test_wrong_weights(model, weights, message):
     weights = (y != 4) * 1.0 if isinstance(weights, str) else weights
     with pytest.raises(ValueError, match=message):
         clone(model).fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({1: 2.0, 77: 3.0}, r"has 77, which is no label\. Labels are 0, 1, 2, 3, 4, 5"),
+        ({**dict.fromkeys(range(6), 1.0), "one": 2.0}, "has 'one', which is no label"),
+        ({1: -1.0}, "not a finite number of 0 or more"),
+        ({1: "much"}, "not a finite number of 0 or more"),
+        ({1: 0.0}, "All samples of the class 1 have the weight zero"),
+    ],
+)
+@pytest.mark.parametrize(
+    "model", [LEDLClassifier(max_iter=1, tol=0), CRCClassifier(), LEDLClassifierCV(alpha=0.1)]
+)
+def test_wrong_weights_of_classes(model, weights, message):
+    X, y, _ = weighted_samples()
+    with pytest.raises(ValueError, match=message):
+        clone(model).set_params(class_weight=weights).fit(X, y)
+
+
+def test_the_size_of_weights_does_not_matter():
+    X, y, w = weighted_samples()
+    model = LEDLClassifier(n_components=240, max_iter=20, tol=0, random_state=0)  # more atoms than columns
+    expected = clone(model).fit(X, y, sample_weight=w).components_
+    for size in (2e-9, 1e-4, 1e4, 4e8):
+        assert_allclose(clone(model).fit(X, y, sample_weight=size * w).components_, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LEDLClassifierCV(
+            alpha=[0.1, 0.01], kernels="linear", rules="classifier", max_iter=5, tol=0, random_state=0
+        ),
+        RejectingClassifier(LEDLClassifier(n_components=40, max_iter=5, tol=0, random_state=0)),
+    ],
+)
+def test_samples_of_weight_zero_are_not_there(model):
+    """A class of which one sample counts is a class with one sample: it is learnt from in every fold."""
+    X, y, _ = weighted_samples(n=90)
+    w = np.where(y == 4, 0, 1)
+    w[np.flatnonzero(y == 4)[0]] = 1
+    found = clone(model).fit(X, y, sample_weight=w)
+    if isinstance(model, RejectingClassifier):
+        assert_array_equal(found.judged_, np.flatnonzero(y != 4))
+        expected = clone(model).fit(X[w > 0], y[w > 0])
+        assert_allclose(found.cv_scores_, expected.cv_scores_, atol=1e-8)
+    else:
+        expected = clone(model).fit(X[w > 0], y[w > 0]).expected_accuracy_interval_
+        assert found.n_splits_ == 5
+        assert_allclose(found.expected_accuracy_interval_, expected, atol=0.1)
+
+
+def test_a_choice_on_samples_of_weight_zero():
+    X, y, _ = weighted_samples(n=90)
+    half = np.arange(45), np.arange(45, 90)
+    model = LEDLClassifierCV(alpha=0.1, kernels="linear", rules="classifier", max_iter=5, tol=0, cv=[half])
+    with pytest.raises(ValueError, match="All samples that cv tests have the weight zero"):
+        model.fit(X, y, sample_weight=np.arange(90) < 45)
+
+
+def test_rejection_scores_with_the_weights_that_it_asks_for():
+    X, y, w = weighted_samples(n=90, largest=3)
+    w = w + 1
+    with sklearn.config_context(enable_metadata_routing=True):
+        asks = LEDLClassifier(n_components=40, max_iter=5, tol=0, random_state=0).set_fit_request(
+            sample_weight=True
+        )
+        model = RejectingClassifier(asks, reject=0.3, cv=2).set_score_request(sample_weight=True)
+        scores = cross_val_score(model, X, y, cv=2, params={"sample_weight": w})
+        expected = [
+            clone(model).fit(X[a], y[a], sample_weight=w[a]).score(X[b], y[b], sample_weight=w[b])
+            for a, b in StratifiedKFold(2).split(X, y)
+        ]
+    assert_allclose(scores, expected)
 
 
 class Started(LEDLClassifier):

@@ -4,18 +4,22 @@ import dataclasses
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import ParameterGrid, StratifiedKFold
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 from sklearn.utils import Bunch
 
+from ledl import LEDLClassifierCV
 from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, _cells
 from ledl.experiments._cells import (
     ABANDONED_AFTER,
+    TRIED_POWERS,
     Cell,
     Store,
     environment,
@@ -23,6 +27,7 @@ from ledl.experiments._cells import (
     load_dataset,
     run_cell,
 )
+from ledl.kernels import power_of
 
 TIMES = ("fit_seconds", "predict_seconds", "select_seconds", "seconds")
 
@@ -62,18 +67,19 @@ def test_settings_that_are_fixed_do_not_depend_on_the_selection():
 
 
 def test_accuracy_and_choice_are_those_of_a_plain_loop():
-    """Ridge by hand: the first of the best of the grid over the folds, and the share of right labels."""
-    X, y = load_dataset("digits").data.astype(float), load_dataset("digits").target
-    X = normalize(X)
+    """Ridge by hand: the first of the best powers and of the grid over the folds, and the right labels."""
+    data, y = load_dataset("digits").data.astype(float), load_dataset("digits").target
     train, test = next(few_shot_splits(y, seeds=[2]))
-    folds = list(StratifiedKFold(5, shuffle=True, random_state=2).split(X[train], y[train]))
-    scores = []
-    for alpha in METHODS["ridge"].grid["ridgeclassifier__alpha"]:
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=2).split(data[train], y[train]))
+    scores, choices = [], list(product((1.0, 0.5, 0.25), METHODS["ridge"].grid["ridgeclassifier__alpha"]))
+    for power, alpha in choices:
+        X = normalize(data**power)
         models = [(RidgeClassifier(alpha=alpha).fit(X[train][a], y[train][a]), b) for a, b in folds]
         scores.append(np.mean([model.score(X[train][b], y[train][b]) for model, b in models]))
-    best = METHODS["ridge"].grid["ridgeclassifier__alpha"][int(np.argmax(scores))]
+    power, best = choices[int(np.argmax(scores))]
+    X = normalize(data**power)
     result = run_cell(Cell("digits", "ridge", 2))
-    assert result["settings"] == {"ridgeclassifier__alpha": best}
+    assert result["settings"] == {"ridgeclassifier__alpha": best, "power": power}
     right = RidgeClassifier(alpha=best).fit(X[train], y[train]).predict(X[test]) == y[test]
     assert result["accuracy"] == pytest.approx(right.mean(), abs=2 / len(test))  # float32 against float64
     assert result["n_test"] == len(test) == len(result["predicted"])
@@ -92,6 +98,19 @@ def test_a_rotation_of_the_samples_changes_nothing_for_methods_that_say_so(metho
         for Y in (X, X @ rotation)
     ]
     assert np.mean(labels[0] == labels[1]) > 0.995
+
+
+def test_every_method_may_take_the_powers_that_ledl_may():
+    assert [power_of(kernel) for kernel in LEDLClassifierCV().kernels] == list(TRIED_POWERS)
+
+
+@pytest.mark.parametrize(("method", "seen"), [("crc", False), ("lda", True), ("lcksvd", True)])
+def test_a_power_of_the_features_is_a_setting_of_every_method(method, seen):
+    X, y = load_dataset("digits").data.astype(float), load_dataset("digits").target
+    given = METHODS[method].make({"power": 0.25}).fit(X[:100], y[:100]).predict(X[100:300])
+    mapped = METHODS[method].make().fit(X[:100] ** 0.25, y[:100]).predict(X[100:300] ** 0.25)
+    assert (given == mapped).all()
+    assert isinstance(METHODS[method].make({"power": 0.25}), Pipeline) == seen
 
 
 @pytest.mark.parametrize("method", ["ledl", "ledl-cv", "crc", "logistic"])

@@ -1,24 +1,35 @@
 """Methods and data of one's own in the table, as a user's script and command have them."""
 
 import csv
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from own_method import NearestSubspace, tuned
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
+from typer.testing import CliRunner
 
+from ledl import LEDLClassifierCV
+from ledl.cli import app
 from ledl.datasets import few_shot_splits
-from ledl.experiments import METHODS, Plan, reproduce
-from ledl.methods import own_method
+from ledl.experiments import METHODS, SUPERVISED, Plan, _report, _reproduce, reproduce
+from ledl.experiments._cells import as_json
+from ledl.experiments._cluster import find_trouble
+from ledl.plots import OWN
 
 QUICK = {"n_per_class": 3, "n_splits": 2}
 
@@ -30,6 +41,19 @@ def samples(tmp_path):
     path = tmp_path / "my flowers.npz"
     np.savez(path, X=X, y=np.array(["setosa", "versicolor", "virginica"])[y])
     return path
+
+
+class NotCloned(ClassifierMixin, BaseEstimator):
+    """Break scikit-learn's rule that a constructor only stores its arguments."""
+
+    def __init__(self, a=1):
+        self.a = [a]
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
 
 
 def read(path):
@@ -58,10 +82,14 @@ def test_any_estimator_with_its_grid_and_any_samples(samples, tmp_path):
         expected = NearestSubspace(1).fit(X[train], y[train]).score(X[test], y[test])
         assert float(found["digits", "plain", str(seed)]["accuracy"]) == pytest.approx(expected)
         folds = StratifiedKFold(3, shuffle=True, random_state=seed)
-        search = GridSearchCV(clone(svm), grid, cv=folds).fit(X[train], y[train])
+        searches = {
+            power: GridSearchCV(clone(svm), grid, cv=folds).fit(X[train] ** power, y[train])
+            for power in (1.0, 0.5, 0.25)
+        }
+        power, search = max(searches.items(), key=lambda item: item[1].best_score_)  # the first of equal ones
         own = found["digits", "svm", str(seed)]
-        assert json.loads(own["settings"]) == search.best_params_
-        assert float(own["accuracy"]) == pytest.approx(search.score(X[test], y[test]))
+        assert json.loads(own["settings"]) == {**search.best_params_, "power": power}
+        assert float(own["accuracy"]) == pytest.approx(search.score(X[test] ** power, y[test]))
     assert len(found) == 2 * 2 * 4
     assert {dataset for dataset, *_ in found} == {"digits", "my flowers"}
     report = outcome.report.read_text()
@@ -94,18 +122,6 @@ def test_a_cluster(cluster, samples, tmp_path):
     assert [row.accuracy_mean for row in outcome.rows] == [row.accuracy_mean for row in alone.rows]
 
 
-def test_changed_code_is_another_method(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    base = "from sklearn.neighbors import KNeighborsClassifier\nclass Mine(KNeighborsClassifier):\n    pass\n"
-    digests = []
-    for i, text in enumerate((base, base + "# another\n", base)):
-        (tmp_path / f"mine_{i}.py").write_text(text)
-        digests.append(own_method(f"mine_{i}:Mine").source)
-    assert digests[0] != digests[1]
-    assert own_method("mine_0:Mine").source == digests[0]
-
-
 def test_the_command(samples, tmp_path):
     """`--methods` with spaces, as people type it; a module in this folder; a file of samples; two processes."""
     (tmp_path / "mymethod.py").write_text(
@@ -135,6 +151,10 @@ def test_the_command(samples, tmp_path):
     ("methods", "message"),
     [
         (["nowhere:Mine"], r"'nowhere:Mine' cannot be imported.*Give module:Class"),
+        (["sklearn.model_selection:GridSearchCV"], "cannot be made without arguments"),
+        ([LinearRegression()], "predicts numbers, not classes"),
+        ([NotCloned()], "cannot be copied by scikit-learn's clone"),
+        ([(5, SVC())], "has the name 5"),
         (["sklearn.svm:Nothing"], "cannot be imported"),
         ([("mine", 5)], "is a int, which has no fit and no predict"),
         ([GridSearchCV(SVC(), {"D": [1]})], "has 'D', which is no parameter of SVC"),
@@ -151,7 +171,10 @@ def test_wrong_methods(methods, message):
     ("arrays", "message"),
     [
         ({"a": [1, 2]}, "has the arrays a, but samples X and labels y are needed"),
-        ({"X": [[1.0], [2.0]], "y": [0]}, r"labels.*|shape \(1,\)"),
+        ({"X": [[1.0], [2.0]], "y": [0]}, r"y of shape \(1,\)"),
+        ({"X": np.empty((0, 3)), "y": np.empty(0)}, r"X of shape \(0, 3\)"),
+        ({"X": [[1.0], [2.0]], "y": [0, np.nan]}, "NaN or infinite values in y"),
+        ({"X": [[1.0], [2.0]], "y": np.array(["a", "b"], object)}, r"y.astype\(str\)"),
         ({"X": [[1.0], [np.nan]], "y": [0, 1]}, "NaN or infinite values"),
         ({"X": [[1.0], [2.0]], "y": [1, 1]}, "one class only"),
     ],
@@ -161,6 +184,208 @@ def test_wrong_samples(arrays, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         reproduce(Plan([str(tmp_path / "bad.npz")], ["crc"], **QUICK), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY", None])
+def test_files_that_are_none(content, tmp_path):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(content or b"")
+    if content is None:
+        np.save(tmp_path / "X.npy", np.eye(3))
+        (tmp_path / "X.npy").rename(path)
+    with pytest.raises(ValueError, match=r"bad.npz cannot be read as a .npz file"):
+        reproduce(Plan(path, ["crc"], **QUICK), tmp_path / "out")
+
+
+def test_two_files_of_one_name_would_be_one_column(samples, tmp_path):
+    (tmp_path / "b").mkdir()
+    other = (tmp_path / "b" / samples.name).resolve()
+    other.write_bytes(samples.read_bytes())
+    with pytest.raises(ValueError, match="Two datasets would have the name 'my flowers'"):
+        reproduce(Plan([samples, other], ["crc"], **QUICK), tmp_path / "out")
+
+
+def test_the_guides_command_on_a_file_draws_its_figures(samples, tmp_path):
+    """With LEDL there are codes to draw, under the name of the file; names may have what mathematics has."""
+    samples = samples.rename(samples.with_name("my $\\frac$ flowers.npz"))
+    outcome = reproduce(Plan([samples], ["ledl", ("a $\\frac", SVC())], **QUICK), tmp_path / "out")
+    assert outcome.report.is_file()
+    names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert names == {
+        f"{name}.{kind}" for name in ("accuracy", f"codes_{samples.stem}") for kind in ("png", "pdf", "svg")
+    }
+
+
+def test_the_chart_has_no_accuracies_that_there_are_not(samples, tmp_path, monkeypatch):
+    """Student's intervals of two splits may be longer than a hundred points. The best point is on top."""
+    figures = []
+    save = _report._save
+    monkeypatch.setattr(_report, "_save", lambda figure, *rest: figures.append(figure) or save(figure, *rest))
+    reproduce(Plan([samples], ["crc", SVC()], **QUICK), tmp_path)
+    (ax,) = figures[0].axes
+    low, high = ax.get_xlim()
+    assert low >= -1
+    assert high <= 101
+    *others, best = sorted(ax.lines, key=lambda line: line.zorder)
+    assert best.zorder > max(line.zorder for line in others)
+    assert best.get_color() == OWN
+
+
+class Odd(KNeighborsClassifier):
+    """Predict something that is not a label for each sample."""
+
+    def __init__(self, change=None):
+        super().__init__()
+        self.change = change
+
+    def predict(self, X):
+        return self.change(super().predict(X))
+
+
+def as_column(labels):
+    return labels[:, None]
+
+
+def first(labels):
+    return labels[:1]
+
+
+def between(labels):
+    return labels + 0.5
+
+
+def nothing(labels):
+    return labels * np.nan
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (as_column, r"shape \(141, 1\) for 141 samples"),
+        (first, r"shape \(1,\) for 141 samples"),
+        (between, r"predict returned [012].5, but labels"),
+        (nothing, "predict returned nan"),
+    ],
+)
+def test_predictions_that_are_no_labels_have_no_accuracy(change, message, samples, tmp_path):
+    outcome = reproduce(Plan([samples], ["crc", ("odd", Odd(change))], **QUICK), tmp_path, figures=False)
+    assert [row.method for row in outcome.rows] == ["crc"]
+    assert re.search(message, outcome.failures[0])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        GridSearchCV(LogisticRegression(), {"C": [1.0, np.inf]}),  # JSON has no such numbers
+        make_pipeline(SimpleImputer(missing_values=np.nan), KNeighborsClassifier(1)),
+        RandomizedSearchCV(SVC(), {"C": [1.0, 10.0]}, n_iter=2, cv=2, random_state=0),
+        GridSearchCV(KNeighborsClassifier(), {"n_neighbors": np.arange(1, 3)}),
+        LEDLClassifierCV(alpha=[0.1], rules="classifier", kernels="linear", max_iter=5, tol=0),
+        make_pipeline(FunctionTransformer(np.abs), KNeighborsClassifier(1)),
+        make_pipeline(FunctionTransformer(lambda X: X), KNeighborsClassifier(1)),
+        KNeighborsClassifier,
+    ],
+)
+def test_cells_of_any_method_are_kept(method, samples, tmp_path, monkeypatch):
+    plan = Plan([samples], [("mine", method)], **QUICK)
+    once = reproduce(plan, tmp_path, figures=False)
+    assert not once.failures + once.remarks
+    monkeypatch.setattr(_reproduce, "try_cell", None)  # nothing is computed again
+    again = reproduce(plan, tmp_path, figures=False)
+    assert again.rows == once.rows
+    assert not again.failures + again.remarks
+
+
+def test_a_search_in_a_method_is_a_part_of_its_time(samples, tmp_path):
+    search = RandomizedSearchCV(SVC(), {"C": [1.0, 10.0]}, n_iter=2, cv=2, random_state=0)
+    row = reproduce(Plan([samples], [("mine", search)], **QUICK), tmp_path, figures=False).rows[0]
+    assert row.select_seconds > row.fit_seconds > 0
+    assert json.loads(read(tmp_path / "splits.csv")[0]["settings"]).keys() == {"C"}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_file_that_is_written_again_is_read_again(n_jobs, samples, tmp_path):
+    def accuracy():
+        return (
+            reproduce(Plan([samples], ["crc"], **QUICK), tmp_path, n_jobs=n_jobs, figures=False)
+            .rows[0]
+            .accuracy_mean
+        )
+
+    assert accuracy() > 60
+    X, y = load_iris(return_X_y=True)
+    np.savez(samples, X=np.random.default_rng(0).standard_normal(X.shape), y=y)
+    assert accuracy() < 50
+
+
+def test_a_file_that_changes_during_the_run(samples, tmp_path):
+    def change(progress):
+        if progress.n_done:
+            np.savez(samples, X=np.random.default_rng(0).standard_normal((30, 2)), y=np.arange(30) % 2)
+
+    with pytest.raises(ValueError, match="was changed during the run"):
+        reproduce(Plan([samples], ["crc"], n_per_class=3, n_splits=1), tmp_path, figures=False, watch=change)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_results_are_of_the_code_that_the_file_has(n_jobs, samples, tmp_path, monkeypatch):
+    """Who edits the file in a notebook gets an error, or after a reload the new results: in workers, too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = f"edited_{n_jobs}"
+    text = (
+        "from sklearn.neighbors import KNeighborsClassifier\n"
+        "def changed(labels):\n    return labels * {}\n"
+        "class Mine(KNeighborsClassifier):\n"
+        "    def predict(self, X):\n        return changed(super().predict(X))\n"
+    )
+
+    def accuracy():
+        plan = Plan([samples], [f"{name}:Mine"], **QUICK)
+        return reproduce(plan, "out", n_jobs=n_jobs, figures=False).rows[0].accuracy_mean
+
+    path = tmp_path / f"{name}.py"
+    path.write_text(text.format(1))
+    assert accuracy() > 60
+    path.write_text(text.format(0))
+    with pytest.raises(ValueError, match=f"{name}.py has changed since it was imported"):
+        accuracy()
+    importlib.reload(sys.modules[name])
+    assert accuracy() == pytest.approx(100 / 3)
+
+
+def test_a_worker_with_another_version_of_the_code_is_not_used(samples):
+    plan = Plan([samples], [tuned], **QUICK)
+    (cell, *_), (method,) = plan.cells(), plan.own
+    assert not find_trouble([(cell, as_json(cell.identity))], None)
+    older = replace(cell, own=replace(method, source={**method.source, "own_method": "older"}))
+    found = find_trouble([(older, as_json(older.identity))], None)
+    assert "with a difference in source" in found
+    assert "methods of your own" in found
+
+
+def test_all_and_one_more(samples, tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(_reproduce, "check", lambda plan, figures: plans.append(plan) or sys.exit())
+    for words in (["--methods", "all", "sklearn.svm:SVC"], ["sklearn.svm:SVC"], []):
+        CliRunner().invoke(app, ["reproduce", *words, "--data", str(samples), "--out", str(tmp_path / "out")])
+    assert [plan.methods for plan in plans] == [
+        (*SUPERVISED, "sklearn.svm:SVC"),
+        ("sklearn.svm:SVC",),
+        SUPERVISED,
+    ]
+
+
+@pytest.mark.parametrize("text", ["class X(:\n", "x = unknown\n"])
+def test_a_module_with_a_mistake(text, samples, tmp_path):
+    (tmp_path / "mistake.py").write_text(text)
+    words = ["reproduce", "--methods", "mistake:x", "--data", samples.name, "--out", "out"]
+    run = [sys.executable, "-m", "ledl", *words]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "cannot be imported" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_failure_of_ones_own_is_reported_and_the_others_go_on(tmp_path):

@@ -27,6 +27,7 @@ from ledl.experiments._tables import (
     make_tables,
     mean_ranks,
     paired_test,
+    splits_to_csv,
     summarise,
     to_csv,
     to_latex,
@@ -121,6 +122,13 @@ def test_csv_gives_back_the_rows():
     assert found[2]["ledl_minus_this_mean"] == ""
 
 
+def test_both_csv_tables_have_the_same_names():
+    cells = {cell: {**found, "n_test": 1} for cell, found in RESULTS.cells.items()}
+    by_split = list(csv.DictReader(io.StringIO(splits_to_csv(Results(PLAN, cells)))))
+    names = {(row["dataset"], row["method"]) for row in csv.DictReader(io.StringIO(to_csv(ROWS)))}
+    assert {(row["dataset"], row["method"]) for row in by_split} == names
+
+
 def test_markdown_is_a_table_of_equal_rows():
     for table in make_tables(RESULTS, ROWS):
         lines = [line for line in to_markdown(table).splitlines() if line.startswith("|")]
@@ -138,7 +146,7 @@ def test_latex_has_equal_rows_and_no_bare_specials():
         assert len(body) == len(table.rows) + 1
         (n_columns,) = {line.count("&") + 1 for line in body[1:]}
         assert 1 + sum(map(int, re.findall(r"\\multicolumn{(\d+)}", body[0]))) == n_columns
-        layout = re.search(r"begin{tabular}{(.*)}", text)[1].replace(r"@{ $\pm$ }", "")
+        layout = re.search(r"begin{tabular}{(.*)}", text)[1].replace("@{ }", "")
         assert len(layout) == n_columns
         assert not re.search(r"(?<!\\)[%#_~^]", text)
         assert text.count("{") == text.count("}")
@@ -153,8 +161,15 @@ def test_numbers_of_an_entry_have_columns_of_their_own():
         Entry("1 / 2 / 3"),
     ]
     text = to_latex(Table("t", "T", ["method", "Accuracy", "d", "times"], [entries], ""))
-    assert r"a\_b & \textbf{84.6} & 2.2 & 81.1 & +1.2 & p = 0.03 & 1 & 2 & 3 \\" in text
-    assert r"{lr@{ $\pm$ }lrrrrrr}" in text
+    assert r"a\_b & \textbf{84.6} & $\pm$ 2.2 & 81.1 & +1.2 & p = 0.03 & 1 & 2 & 3 \\" in text
+    assert r"{lr@{ }lrrrrrr}" in text
+
+
+def test_latex_of_names_and_empty_entries():
+    """A row that begins with "[" would be an option of the row before; a method without a mean has no sign."""
+    rows = [[Entry("a"), Entry("84.6 ± 2.2")], [Entry("[b]"), Entry("")]]
+    text = to_latex(Table("t", "T", ["method", "Accuracy"], rows, ""))
+    assert r"{[}b] &  &  \\" in text
 
 
 def test_the_paper_is_quoted_for_its_own_protocol_only():

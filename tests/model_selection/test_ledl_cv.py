@@ -270,7 +270,7 @@ def test_candidates_are_all_combinations_that_matter(digits):
     assert {one["alpha"] for one in found} == {2**-4}  # the middle one
     assert {one.get("transform_alpha") for one in found} == {2**-4, 2**-7, None}
     assert np.isnan(model.cv_results_["param_ridge_alpha"]).sum() == 12
-    assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger", 0.25}
+    assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger", "0.25"}
 
 
 def opposite(x, y):
@@ -719,8 +719,8 @@ def test_bad_parameters_are_refused(digits, parameters, message):
 
 
 def test_only_the_choice_must_converge(digits):
+    model = LEDLClassifierCV(alpha=2**-6, rules="classifier", max_iter=3, tol=1e-12, random_state=0)
     with pytest.warns(ConvergenceWarning, match="LEDLClassifier did not converge") as caught:
-        model = LEDLClassifierCV(alpha=2**-6, rules="classifier", max_iter=3, tol=1e-12, random_state=0)
         model.fit(*digits[:2])
     assert len(caught) == len(model.estimators_) == 3
 

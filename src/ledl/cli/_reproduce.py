@@ -64,15 +64,16 @@ def reproduce(
         ),
     ] = None,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME,NAME,...",
             help=f"[b]all[/b] (with semi: {', '.join(SEMI_SUPERVISED)}), or any of {', '.join(METHODS)}, or "
             "[b]module:Class[/b] of your own: a classifier with scikit-learn's interface, or a GridSearchCV "
-            "with its grid, in a file of this folder or installed. Names may also be separated by spaces.",
-            show_default=True,
+            "with its grid, in a file of this folder or installed. Names may also be separated by spaces. "
+            "Default: all.",
+            show_default=False,
         ),
-    ] = "all",
+    ] = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(
@@ -142,7 +143,7 @@ def reproduce(
                 param_hint="--data",
             )
     chosen = chosen or ([] if files else ["paper"] if is_semi else ["digits"])
-    named = [] if more and methods == "all" else methods.split(",")
+    named = methods.split(",") if methods is not None else [] if more else ["all"]
     if any(":" in name for name in (*more, *named)):
         sys.path.insert(0, os.getcwd())  # for modules in this folder
     try:

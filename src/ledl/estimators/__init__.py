@@ -13,6 +13,7 @@ from ledl.estimators._base import (
     Tasks,
     accuracy,
     adopt,
+    check_class_totals,
     check_flat,
     check_labelled,
     check_samples,
@@ -24,6 +25,7 @@ from ledl.estimators._base import (
     kept_samples,
     number_labels,
     rollback_on_error,
+    view_of,
     with_callbacks,
 )
 from ledl.estimators._crc import CRCClassifier
@@ -51,6 +53,7 @@ __all__ = [
     "Tasks",
     "accuracy",
     "adopt",
+    "check_class_totals",
     "check_flat",
     "check_labelled",
     "check_samples",
@@ -65,5 +68,6 @@ __all__ = [
     "prepare_training",
     "read_atoms",
     "rollback_on_error",
+    "view_of",
     "with_callbacks",
 ]

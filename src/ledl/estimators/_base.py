@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
-from numbers import Integral
+from numbers import Integral, Real
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -29,7 +30,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_consistent_length, check_is_fitted, validate_data
 
@@ -94,6 +94,7 @@ __all__ = [
     "outcome",
     "rollback_on_error",
     "share_out_atoms",
+    "view_of",
     "warn_of_zero_codes",
     "with_callbacks",
 ]
@@ -118,6 +119,9 @@ DEVICE = [str, None]
 # Weights of the classes by label, weights that make all classes count the same, or none.
 CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
 
+# The least and the largest mean of weights. Solvers compare sums that grow with weights, and with their roots.
+MEAN_WEIGHTS = 1e-9, 1e9
+
 # A model keeps its training samples for explanations up to this many numbers (128 MiB in float64).
 KEPT_NUMBERS = 2**24
 
@@ -134,6 +138,11 @@ FOR_PREDICTIONS = {
 
 Attributes: TypeAlias = Callable[[], dict[str, Any]]
 Watcher: TypeAlias = Callable[[Attributes], bool]
+
+
+def view_of(path: str, about: str) -> Any:
+    """Return a property that shows an attribute of an inner model. The class says of which type it is."""
+    return property(attrgetter(path), doc=about)
 
 
 class DocumentedMixin:
@@ -478,7 +487,10 @@ def check_weights(model: Any, labels: Array, classes: Array, sample_weight: Arra
     if sample_weight is None and balance is None:
         return None
     given = to_host(sample_weight) if is_torch(sample_weight) else sample_weight
-    weights = np.ones(len(labels)) if given is None else np.array(given, dtype=np.float64)
+    try:
+        weights = np.ones(len(labels)) if given is None else np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight has something that is no number ({error}). Give numbers.") from error
     if weights.shape != (len(labels),):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, but there are {len(labels)} samples. Give a number for "
@@ -494,15 +506,33 @@ def check_weights(model: Any, labels: Array, classes: Array, sample_weight: Arra
     if balance == "balanced":
         by_class = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1))
     else:
-        by_class = compute_class_weight(balance, classes=classes, y=classes)
-        if not ((by_class >= 0) & (by_class < np.inf)).all():
-            raise ValueError(f"class_weight={balance} has a weight that is not a finite number of 0 or more.")
+        by_class = weights_of_classes(balance or {}, classes)
     weights *= by_class[labels]
-    if not weights.any():
+    mean = weights.mean()
+    if not mean:
         raise ValueError(
             "All samples have the weight zero, so there is nothing to learn from. Give larger weights."
         )
+    least, most = MEAN_WEIGHTS
+    if not least <= mean <= most:
+        raise ValueError(
+            f"The mean of the weights is {mean:g}, but it must be from {least:g} to {most:g}, or rounding "
+            "would decide. Divide the weights by their mean."
+        )
     return weights
+
+
+def weights_of_classes(given: Mapping[Any, float], classes: Array) -> Array:
+    """Return the weights of classes by label, 1 for those that `given` lacks. Raise if it has other labels."""
+    known = classes.tolist()
+    for label in [label for label in given if label not in known][:1]:
+        raise ValueError(
+            f"class_weight={given} has {label!r}, which is no label. Labels are {', '.join(map(repr, known))}."
+        )
+    weights = [given.get(label, 1.0) for label in known]
+    if not all(isinstance(weight, Real) and 0 <= weight < math.inf for weight in weights):
+        raise ValueError(f"class_weight={given} has a weight that is not a finite number of 0 or more.")
+    return np.array(weights, dtype=np.float64)
 
 
 def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> None:

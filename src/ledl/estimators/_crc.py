@@ -51,8 +51,8 @@ class CRCClassifier(DictionaryClassifier):
         where classes are similar, such as faces under varying light.
 
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, which multiply those of their samples. A dict has a number for each label, and 1
-        is for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
+        Weights of the classes, which multiply those of their samples. A dict has numbers for labels, and 1 is
+        for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
         have.
 
     normalize : bool, default=True

@@ -167,8 +167,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         the shape (K, n_samples).
 
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, which multiply those of their samples. A dict has a number for each label, and 1
-        is for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
+        Weights of the classes, which multiply those of their samples. A dict has numbers for labels, and 1 is
+        for labels that it lacks. ``"balanced"`` makes all classes weigh the same, however many samples they
         have.
 
     normalize : bool, default=True
@@ -428,9 +428,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         y : array-like of shape (n_samples,)
             Labels of the samples.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples, of any size. An integer weight is the same as so many copies of the sample,
-            if `n_components` and the start are the same. (The default number of atoms counts rows, not weights.
-            ``init="class"`` starts at any sample whose weight is not zero.) None means that all weigh 1.
+            Weights of the samples; only their ratios matter. An integer weight is the same as so many copies of
+            the sample, if `n_components` and the start are the same. (The default number of atoms counts rows,
+            not weights. ``init="class"`` starts at any sample whose weight is not zero.) None means that all
+            weigh 1.
 
         Returns
         -------

@@ -13,10 +13,11 @@ import tempfile
 import time
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import distributions
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
@@ -66,51 +68,68 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl"
 LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
 
 
-@cache
 def load_dataset(name: str) -> Bunch:
-    """Return a dataset, or a user's samples from a file; it is read once in every process."""
-    return read_samples(Path(name)) if name.endswith(".npz") else load(name)
+    """Return a dataset, or a user's samples from a file. It is read once in every process, until it changes."""
+    return _load_once(name, _version(name))
+
+
+def dataset_digest(name: str) -> str:
+    """Return the sha256 of samples and labels as they are used."""
+    return _digest_once(name, _version(name))
+
+
+def _version(name: str) -> tuple[int, ...]:
+    """Return what differs if a user's file was written again."""
+    if not name.endswith(".npz"):
+        return ()
+    found = Path(name).stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(maxsize=16)
+def _load_once(name: str, version: tuple[int, ...]) -> Bunch:
+    return read_samples(Path(name)) if version else load(name)
+
+
+@lru_cache(maxsize=16)
+def _digest_once(name: str, version: tuple[int, ...]) -> str:
+    dataset = _load_once(name, version)
+    digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
+    digest.update(np.ascontiguousarray(dataset.target).data)
+    return digest.hexdigest()
 
 
 def read_samples(path: Path) -> Bunch:
     """Return samples and labels in a NumPy file: arrays X and y, or data and target, or features and labels."""
+    how = "Write it with numpy.savez(path, X=samples, y=labels)."
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} cannot be read ({error}). Write it with numpy.savez(path, X=samples, y=labels)."
-        ) from error
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        if "Object arrays" in str(error):
+            how = "Python objects may run code. Write labels as text, y.astype(str), and samples as numbers."
+        raise ValueError(f"{path} cannot be read as a .npz file ({error}). {how}") from error
     pair = next((pair for pair in NAMES_IN_FILES if set(pair) <= arrays.keys()), None)
     if pair is None:
         raise ValueError(
-            f"{path} has the arrays {', '.join(arrays) or 'none'}, but samples X and labels y are needed. "
-            "Write it with numpy.savez(path, X=samples, y=labels)."
+            f"{path} has the arrays {', '.join(arrays) or 'none'}, but samples X and labels y are needed. {how}"
         )
     data, labels = arrays[pair[0]], arrays[pair[1]]
-    if data.ndim < 2 or labels.shape != data.shape[:1] or data.dtype.kind not in "fiub":
+    if data.ndim < 2 or not data.size or labels.shape != data.shape[:1] or data.dtype.kind not in "fiub":
         raise ValueError(
             f"{path} has {pair[0]} of shape {data.shape} and type {data.dtype}, and {pair[1]} of shape "
             f"{labels.shape}. Give a row of numbers for each sample, and a label for each."
         )
     data = data.reshape(len(data), -1)
     data = data if data.dtype in (np.float32, np.float64) else data.astype(np.float32)
-    if not np.isfinite(data).all():
-        raise ValueError(f"{path} has NaN or infinite values in {pair[0]}. Remove or replace them.")
-    names, target = np.unique(labels, return_inverse=True)
+    for name, numbers in ((pair[0], data), (pair[1], labels)):
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            raise ValueError(f"{path} has NaN or infinite values in {name}. Remove or replace them.")
+    names, target = np.unique(labels.astype(str) if labels.dtype.kind == "S" else labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{path} has one class only, {names.tolist()}. Add samples of another class.")
     about = f"{len(data)} samples of {len(names)} classes from the file {path.name}."
     return Bunch(data=data, target=target, target_names=[str(name) for name in names], DESCR=about)
-
-
-@cache
-def dataset_digest(name: str) -> str:
-    """Return the sha256 of samples and labels as they are used."""
-    dataset = load_dataset(name)
-    digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
-    digest.update(np.ascontiguousarray(dataset.target).data)
-    return digest.hexdigest()
 
 
 def split(dataset: str, n_per_class: int, seed: int) -> tuple[Array, Array]:
@@ -174,8 +193,8 @@ class Cell:
                 "in_span": method.isotropic,
             }
             settings |= {} if method.chooses_for or method.unlabelled else {"powers": TRIED_POWERS}
-        unlabelled = {"unlabelled": self.unlabelled} if method.unlabelled else {}
-        unlabelled |= {"source": method.source} if self.own else {}
+        more: dict[str, Any] = {"unlabelled": self.unlabelled} if method.unlabelled else {}
+        more |= {"source": method.source} if self.own else {}
         return {
             "ledl": ledl.__version__,
             "dataset": self.dataset if self.dataset in DATASET_TITLES else Path(self.dataset).stem,
@@ -185,7 +204,7 @@ class Cell:
             "settings": settings,
             "n_per_class": self.n_per_class,
             "seed": self.seed,
-            **unlabelled,
+            **more,
         }
 
 
@@ -195,7 +214,7 @@ class Plan:
 
     Parameters
     ----------
-    datasets : sequence of str, default=("digits",)
+    datasets : sequence of str or paths, default=("digits",)
         Names of datasets of `ledl.datasets.load`, or paths of your own ``.npz`` files with arrays X and y.
     methods : sequence of str, estimators or tuples (str, estimator)
         Names in `METHODS`, by default all that learn from labelled samples alone; and your own: any classifier
@@ -245,7 +264,8 @@ class Plan:
             if method.title in {one.title for one in (*METHODS.values(), *own.values()) if one is not method}:
                 own[method.name] = replace(method, title=method.name)  # rows of tables are known by it
             names.append(method.name)
-        datasets = [self.datasets] if isinstance(self.datasets, str) else self.datasets
+        given = [self.datasets] if isinstance(self.datasets, str | os.PathLike) else self.datasets
+        datasets = map(os.fspath, given)
         object.__setattr__(self, "methods", tuple(names))
         object.__setattr__(self, "own", tuple(own.values()))
         object.__setattr__(
@@ -274,13 +294,13 @@ class Plan:
         list of Cell
             Cells of all methods, datasets and splits.
         """
+        own = {method.name: method for method in self.own}
         return [
-            Cell(dataset, method, seed, self.select, self.n_per_class, own=own)
+            Cell(dataset, method, seed, self.select, self.n_per_class, own=own.get(method))
             for seed in range(self.n_splits)
             for dataset in self.datasets
             for method in self.methods
-            if (own := next((one for one in self.own if one.name == method), None))
-            or METHODS[method].covers(dataset)
+            if method in own or METHODS[method].covers(dataset)
         ]
 
     def new_sample_cells(self) -> list[Cell]:
@@ -442,16 +462,16 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
         if method.unlabelled and cell.unlabelled == "all":
             predicted = model.transduction_[np.searchsorted(given, test)]
         else:
-            predicted = np.asarray(model.predict(X[test])).astype(y.dtype)
+            predicted = check_labels(model.predict(X[test]), len(test)).astype(y.dtype)
         predict_seconds = time.perf_counter() - started
         if cell.own is None and settings and "transform_tol" in settings:
             # Compare the labels with those at the default gap.
             few = np.unique(np.linspace(0, len(test) - 1, COMPARED_SAMPLES).astype(int))
             model.set_params(transform_tol=type(model)().transform_tol)
             more["agreement"] = float(np.mean(model.predict(X[test[few]]) == predicted[few]))
-    if isinstance(model, LEDLClassifierCV):  # it chose its settings in `fit`
+    if isinstance(model, LEDLClassifierCV | BaseSearchCV):  # it chose its settings in `fit`
         more["select_seconds"] = fit_seconds - model.refit_time_
-        if model.n_splits_:  # none if every class has one sample
+        if isinstance(model, LEDLClassifierCV) and model.n_splits_:  # none if every class has one sample
             more["cv_accuracy"] = float(model.cv_results_["mean_test_accuracy"][model.best_index_])
         settings, fit_seconds = model.best_params_, model.refit_time_
     elif isinstance(model, HiddenLabelSearch):
@@ -498,6 +518,23 @@ def choose_settings(cell: Cell, X: Array, y: Array, device: str | None = None) -
         if search.best_score_ > accuracy:
             best, accuracy = {**search.best_params_, "power": power}, float(search.best_score_)
     return best, accuracy
+
+
+def check_labels(predicted: Any, n: int) -> Array:
+    """Return what a method predicts for n samples. Raise if that is not a label, a whole number, for each."""
+    found = np.asarray(predicted)
+    if found.shape != (n,):
+        raise ValueError(
+            f"predict returned an array of shape {found.shape} for {n} samples, not a label for each."
+        )
+    wrong = (
+        np.ones(n, bool) if found.dtype.kind not in "biuf" else ~np.isfinite(found) | (np.trunc(found) != found)
+    )
+    if wrong.any():
+        raise ValueError(
+            f"predict returned {found[wrong].tolist()[0]!r}, but labels are the whole numbers that fit got."
+        )
+    return found
 
 
 def _make(method: Method, settings: Settings | None, seed: int, device: str | None) -> Any:
@@ -612,13 +649,22 @@ class Store:
 
 
 def as_json(identity: Any) -> Any:
-    """Return the identity, or a part of one, as JSON gives it back: tuples as lists, other objects as text."""
-    return json.loads(json.dumps(identity, default=_as_text))
+    """Return the identity, or a part of one, as JSON gives it back: tuples as lists, other objects as text.
+
+    Numbers that JSON does not have, NaN and infinity, are text, too.
+    """
+    return json.loads(json.dumps(identity, default=_as_plain), parse_constant=str)
 
 
-def _as_text(value: Any) -> str:
-    """Return the name of a function or class, whose `repr` may have an address, and the `repr` of others."""
-    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
+def _as_plain(value: Any) -> Any:
+    """Return NumPy's numbers as Python's, names of functions and classes, and the `repr` of other objects.
+
+    Without addresses, which differ from process to process.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    text = f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def is_result(result: Any) -> bool:
@@ -645,12 +691,11 @@ def is_result(result: Any) -> bool:
 def fits(result: Mapping[str, Any], cell: Cell) -> bool:
     """Return whether a result can be of this cell: its settings, and its accuracy by the true labels."""
     _, test = split(cell.dataset, cell.n_per_class, cell.seed)
-    method, settings = cell.how, result["settings"]
+    method, settings, known = cell.how, result["settings"], cell.known_settings
     if cell.own is not None:
         tables = [method.grid] if isinstance(method.grid, Mapping) else method.grid
         choices = [{name: as_json(list(table[name])) for name in table} for table in tables]
-        known = cell.known_settings
-        if settings != known and not any(
+        if known is None and not any(
             settings.keys() == {*choice, "power"} and all(settings[name] in choice[name] for name in choice)
             for choice in choices
         ):
@@ -670,7 +715,7 @@ def fits(result: Mapping[str, Any], cell: Cell) -> bool:
                 step._validate_params()
         except (ValueError, TypeError):
             return False
-    true, known = load_dataset(cell.dataset).target[test], cell.known_settings
+    true = load_dataset(cell.dataset).target[test]
     return (
         (method.unlabelled or not known or as_json(known) == settings)
         and len(test) == result["n_test"]

@@ -22,12 +22,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ledl.arrays import place
+from ledl.code_digests import code_digests
 from ledl.experiments._cells import Cell, Done, Store, as_json, try_cell
 
 CONNECT_SECONDS, FIRST_WORKER_SECONDS, POLL_SECONDS = 10.0, 20.0, 1.0
 ALONE_SECONDS = 60.0  # to wait for workers if all have gone: they may be restarting
 
-SAME = "Install the same ledl and data there as here, and restart the worker."
+SAME = "Install the same ledl, data and methods of your own there as here, and restart the worker."
 
 # Cells in threads of one process would share its BLAS threads, which change rounding, and its warnings.
 _one_at_a_time = Lock()
@@ -101,7 +102,7 @@ class Workers:
     def holding_interrupts(self) -> Iterator[None]:
         """Keep Ctrl-C back until `run` is between two calls of Dask; a second one acts at once.
 
-        In the middle of a call it may be lost (in the finalizer of a future), or reported as an error of Dask.
+        In the middle of a call it could be lost (in a finalizer of a future), or reported as Dask's own error.
         """
         if current_thread() is not main_thread():  # which alone receives signals
             yield
@@ -128,7 +129,7 @@ class Workers:
             if trouble and not isinstance(trouble, OSError):  # which is of a worker that has just died
                 # Any other error: the worker does not know the function.
                 if not isinstance(trouble, str):
-                    trouble = f"it has no ledl, or another one ({trouble}). {SAME}"
+                    trouble = f"it has no ledl or no method of yours, or another one ({trouble}). {SAME}"
                 raise WrongWorkerError(f"The worker {worker} cannot be used: {trouble}")
 
     def run(self, cells: Sequence[Cell], store: Store) -> Iterator[Done]:
@@ -196,6 +197,9 @@ def find_trouble(asked: Sequence[Asked], device: str | None) -> str:
         what = f"{cell.method} on {cell.dataset}"
         try:
             mine = as_json(cell.identity)
+            if cell.own is not None:  # what was typed in comes with the cell, modules do not
+                here = code_digests(cell.own.estimator, cell.own.grid)
+                mine["source"] |= {module: own for module, own in here.items() if module != "__main__"}
         except (OSError, ValueError, ImportError) as error:
             return f"it cannot run {what} ({error}). Its LEDL_DATA is {os.environ.get('LEDL_DATA')!r}. {SAME}"
         for name, value in identity.items():

@@ -149,9 +149,12 @@ def _draw_accuracies(results: Results, folder: Path) -> Picture:
         places = np.arange(len(methods))
         best = means.max(initial=0)
         ax.errorbar(means, places, xerr=halves, fmt="o", markersize=4, capsize=3, color=OTHER, linewidth=1.2)
-        ax.plot(means[means == best], places[means == best], "o", markersize=6, color=OWN)
-        ax.set_yticks(places, labels=[plan.find(m).title for m in methods], fontsize=7)
-        ax.set(xlabel="accuracy, %", title=title_of(dataset))
+        ax.plot(means[means == best], places[means == best], "o", markersize=6, color=OWN, zorder=3)
+        low, high = ax.get_xlim()
+        ax.set_xlim(max(low, -1), min(high, 101))  # intervals of few splits may be longer than there are values
+        ax.set_yticks(places, labels=[plan.find(m).title for m in methods], fontsize=7, parse_math=False)
+        ax.set(xlabel="accuracy, %", ylim=(-0.6, len(methods) - 0.4))
+        ax.set_title(title_of(dataset), parse_math=False)
         ax.grid(alpha=0.25, axis="x")
         found = ", ".join(
             f"{plan.find(m).title} {x:.1f}" for m, x in zip(methods[::-1], means[::-1], strict=True)
@@ -268,7 +271,7 @@ def _draw_labels(results: Results, folder: Path) -> Picture:
     figure, axes = _grid(len(by_dataset), 3.6)
     for ax, (dataset, (numbers, curves)) in zip(axes, by_dataset.items(), strict=True):
         AccuracyDisplay(numbers, curves, xlabel="labels per class", base=0).plot(ax)
-        ax.set_title(title_of(dataset))
+        ax.set_title(title_of(dataset), parse_math=False)
     ranges = "; ".join(f"{title_of(d)}: {_ranges(curves)}" for d, (_, curves) in by_dataset.items())
     return _save(
         figure,
@@ -288,7 +291,7 @@ def _draw_atoms_and_codes(results: Results, dataset: str, folder: Path) -> Itera
         AtomsDisplay.from_estimator(model, data.images.shape[1:], ax=figure.subplots())
         yield _save(
             figure,
-            folder / f"atoms_{dataset}.png",
+            folder / f"atoms_{Path(dataset).stem}.png",
             f"Learned atoms, {title}",
             "One row for each class. White is positive, red negative. Each atom has its own scale.",
             f"Atoms of LEDL as small images: {len(model.components_)} were learned.",
@@ -303,7 +306,7 @@ def _draw_atoms_and_codes(results: Results, dataset: str, folder: Path) -> Itera
     share = np.abs(display.codes[own]).sum() / max(np.abs(display.codes).sum(), 1e-12)
     yield _save(
         figure,
-        folder / f"codes_{dataset}.png",
+        folder / f"codes_{Path(dataset).stem}.png",
         f"Codes of test images, {title}",
         f"The first test sample of each of the first {len(shown)} classes.",
         f"Codes over the atoms sorted by class; {100 * share:.0f} % of their l1 norm is on the own class.",

@@ -184,6 +184,11 @@ def reproduce(
             progress.update(done)
             progress.n_jobs = workers.n if workers else n_jobs
             watch(progress)
+    for dataset in plan.datasets:
+        if dataset_digest(dataset) != digests[dataset]:
+            raise ValueError(
+                f"{dataset} was changed during the run. Run the same again, on the file as it is now."
+            )
     failures.sort()
     results = Results(plan, known)
     if not results.runs:
@@ -234,6 +239,12 @@ def check(plan: Plan, figures: bool = False) -> None:
                 raise ValueError(f"There is no {what} {name!r}. Choose from {', '.join(known)}, or {yours}.")
         if not names or len(set(names)) < len(names):
             raise ValueError(f"The {what}s are {list(names)}. Give at least one, and each only once.")
+    titles = [title_of(name) for name in plan.datasets]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise ValueError(
+                f"Two datasets would have the name {title!r} in the tables. Rename one of the files."
+            )
     if plan.select not in ("cv", "wide", "defaults"):
         raise ValueError(f"select={plan.select!r} is unknown. Use 'cv', 'wide' or 'defaults'.")
     if plan.n_splits < 1 or plan.n_per_class < 1:
@@ -330,7 +341,8 @@ def run_cells(
         return
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
-        options |= {"initializer": follow, "initargs": (os.getpid(),)}
+        code = dict.fromkeys(digest for cell in missing if cell.own for digest in cell.own.source.values())
+        options |= {"initializer": follow, "initargs": (os.getpid(), *code)}
     yield from Parallel(n_jobs, **options)(delayed(_run_and_keep)(cell, store, device) for cell in missing)
 
 

@@ -30,6 +30,7 @@ from ledl.experiments._cells import (
     STUDY_SPLITS,
     Cell,
     Plan,
+    dataset_digest,
     halves,
     load_dataset,
     split,
@@ -135,11 +136,13 @@ class Results:
     def fit_again(self, dataset: str, method: str, **settings: Any) -> Any:
         """Return the method fitted on the first split at the settings it had there, and these."""
         taken = {**self.runs[dataset, method][0]["settings"], **settings}
-        return _fit(dataset, method, self.plan.n_per_class, tuple(taken.items()))
+        return _fit(dataset, dataset_digest(dataset), method, self.plan.n_per_class, tuple(taken.items()))
 
 
 @lru_cache(maxsize=16)
-def _fit(dataset: str, method: str, n_per_class: int, settings: tuple[tuple[str, Any], ...]) -> Any:
+def _fit(
+    dataset: str, digest: str, method: str, n_per_class: int, settings: tuple[tuple[str, Any], ...]
+) -> Any:
     data, (train, _) = load_dataset(dataset), split(dataset, n_per_class, 0)
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -319,7 +322,8 @@ def make_tables(results: Results, rows: Sequence[Row]) -> list[Table]:
             settings[dataset, method] = Entry("; ".join(texts))
     how = "hidden labels or cross-validation" if plan.is_semi else "cross-validation in the training samples"
     note = f"Chosen by {how}; in parentheses the number of splits."
-    return [*made, _by_method(plan, "settings", "Settings chosen", settings, note, prose=True)]
+    table = _by_method(plan, "settings", "Settings chosen", settings, note, prose=True)
+    return [*made, table] if settings else made
 
 
 def _accuracies(plan: Plan, rows: Sequence[Row]) -> dict[tuple[str, str], Entry]:
@@ -580,6 +584,7 @@ LATEX = (
     str.maketrans(
         {
             "\\": r"\textbackslash{}",
+            "[": "{[}",  # after the end of a row, it would begin an option
             "{": r"\{",
             "}": r"\}",
             "~": r"\textasciitilde{}",
@@ -620,14 +625,16 @@ def to_latex(table: Table) -> str:
         parts = [_parts_of_entry(entry.text) for entry in (row[i] for row in table.rows)]
         used = [j for j in range(len(parts[0])) if any(part[j] for part in parts)] or [0]
         for j in used:
-            cells = [part[j].translate(LATEX[0]) for part in parts]
+            # A spread has its sign with it: a row without one has none.
+            cells = ["± " * (j == 1 and bool(part[j])) + part[j] for part in parts]
+            cells = [cell.translate(LATEX[0]) for cell in cells]
             if j == used[0]:
                 cells = [
                     LATEX[1][row[i].mark].format(cell) for row, cell in zip(table.rows, cells, strict=True)
                 ]
             columns.append(cells)
-        # A spread follows its mean after a plus-minus sign; all other numbers are columns of their own.
-        layout += "".join(r"@{ $\pm$ }l" if j == 1 and 0 in used else "r" for j in used)
+        # A spread follows its mean after a space; all other numbers are columns of their own.
+        layout += "".join("@{ }l" if j == 1 and 0 in used else "r" for j in used)
         heads.append(rf"\multicolumn{{{len(used)}}}{{c}}{{{table.header[i].translate(LATEX[0])}}}")
     body = [" & ".join(row) + r" \\" for row in zip(*columns, strict=True)]
     lines = [
@@ -654,7 +661,7 @@ def splits_to_csv(results: Results) -> str:
 
     names = ("accuracy", "n_test", "cv_accuracy", "select_seconds", "fit_seconds", "predict_seconds")
     rows = [
-        {"dataset": title_of(dataset), "method": method, "split": seed}
+        {"dataset": Path(dataset).stem, "method": method, "split": seed}
         | {name: run.get(name) for name in names}
         | {"settings": json.dumps(run["settings"])}
         for (dataset, method), runs in results.runs.items()

@@ -14,10 +14,11 @@ from threading import Thread
 POLL = 0.2  # seconds between two looks at the parent
 
 
-def follow(parent: int) -> None:
+def follow(parent: int, *code: str) -> None:
     """Make a new worker ignore Ctrl-C, which its parent handles, and exit when its parent is gone.
 
-    joblib's workers would go on, and a reader of the parent's output would wait for them.
+    joblib's workers would go on, and a reader of the parent's output would wait for them. `code` has digests of
+    what the worker will import: joblib takes old workers for the next run only if these are the same.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()

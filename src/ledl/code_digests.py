@@ -1,0 +1,106 @@
+"""Know code by digests: results of a method of a user are not taken for those of another version of it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any
+
+PLAIN = (int, float, str, tuple)  # values that are a part of the code that has them
+
+
+def code_digests(*values: Any) -> dict[str, str]:
+    """Return the sha256 of the code of estimators and functions, and of their parts, by the name of the module.
+
+    That is all code of a module; of a notebook or script, the code that is used. Raise if a file is not what
+    was imported.
+    """
+    parts: dict[str, dict[Any, None]] = {}
+    for part in _parts_with_code(values):
+        _add_used(part, parts.setdefault(part.__module__, {}))
+    digests = {}
+    for name, own in parts.items():
+        texts = map(_typed_in, own) if name == "__main__" else [_imported(name, own)]
+        digests[name] = hashlib.sha256("\n".join([*texts, *map(_bound, own)]).encode()).hexdigest()
+    return digests
+
+
+def _parts_with_code(value: Any) -> Iterator[Any]:
+    """Yield classes and functions of which a value is made: of estimators, their parameters, and lists."""
+    if isinstance(value, list | tuple | Mapping):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _parts_with_code(one)
+    elif isinstance(value, partial):
+        yield from _parts_with_code([value.func, value.args, value.keywords])
+    elif isinstance(value, FunctionType):
+        yield value
+    elif callable(value) or hasattr(value, "get_params"):
+        yield from (value if isinstance(value, type) else type(value)).__mro__
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            yield from _parts_with_code(value.get_params(deep=False))
+
+
+def _add_used(part: Any, found: dict[Any, None]) -> None:
+    """Add a class or function to `found`, and all classes and functions of its module that it uses."""
+    found[part] = None
+    known = getattr(sys.modules.get(part.__module__), "__dict__", {})
+    for value in [known.get(name) for code in _codes(part) for name in code.co_names]:
+        is_code = isinstance(value, type | FunctionType)
+        if is_code and value not in found and value.__module__ == part.__module__:
+            _add_used(value, found)
+
+
+def _codes(thing: Any) -> Iterator[CodeType]:
+    """Yield the compiled code of a function, or of the methods of a class, with that of inner functions."""
+    if isinstance(thing, CodeType):
+        yield thing
+        for one in thing.co_consts:
+            yield from _codes(one) if isinstance(one, CodeType) else ()
+    elif isinstance(thing, type):
+        for one in vars(thing).values():  # methods, those of the class itself, and properties
+            yield from _codes(getattr(one, "__func__", getattr(one, "fget", one)))
+    elif isinstance(thing, FunctionType):
+        yield from _codes(getattr(thing, "__wrapped__", thing.__code__))
+
+
+def _imported(module: str, parts: Iterable[Any]) -> str:
+    """Return the text of a module, of which these are used. Raise if it is not the text that was imported."""
+    try:
+        text, file = inspect.getsource(sys.modules[module]), inspect.getsourcefile(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # compiled, or built in
+        return ""
+    try:
+        on_disk = set(_codes(compile(text, str(file), "exec", dont_inherit=True)))
+    except SyntaxError:
+        on_disk = set()
+    if any(code not in on_disk for part in parts for code in _codes(part) if code.co_filename == file):
+        raise ValueError(
+            f"{file} has changed since it was imported, and results would not be those of the file. Start "
+            f"Python again, or call importlib.reload(sys.modules[{module!r}])."
+        )
+    return text
+
+
+def _bound(part: Any) -> str:
+    """Return the numbers and texts that a class has, or that a function got when it was made."""
+    if isinstance(part, type):
+        own = [(name, value) for name, value in vars(part).items() if not name.startswith("__")]
+    else:
+        inner = [cell.cell_contents for cell in part.__closure__ or ()]
+        own = [("", value) for value in (*(part.__defaults__ or ()), *inner)]
+    return "\n".join(f"{name} = {value!r}" for name, value in own if isinstance(value, PLAIN))
+
+
+def _typed_in(part: Any) -> str:
+    """Return the code of a class or function of a notebook or script, with the numbers and texts in it."""
+    known, lines = vars(sys.modules["__main__"]), [part.__qualname__]
+    for code in _codes(part):
+        constants = [x for x in code.co_consts if not isinstance(x, CodeType)]
+        constants = [sorted(map(repr, x)) if isinstance(x, frozenset) else x for x in constants]
+        lines.append(f"{code.co_name} {code.co_code.hex()} {constants} {code.co_names}")
+        lines += [f"{name} = {known[name]!r}" for name in code.co_names if isinstance(known.get(name), PLAIN)]
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""Digests of code: they change with the code, and with nothing else."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+
+from ledl.code_digests import code_digests
+from ledl.methods import own_method
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes a module, and returns it, imported or loaded again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "of_a_user", raising=False)
+
+    def write(text, load=True):
+        (tmp_path / "of_a_user.py").write_text(text)
+        importlib.invalidate_caches()
+        known = sys.modules.get("of_a_user")
+        if load:
+            known = importlib.reload(known) if known else importlib.import_module("of_a_user")
+        return known
+
+    yield write
+    sys.modules.pop("of_a_user", None)
+
+
+TEXT = """
+def distance(a, b):
+    return abs(a - b).sum()
+
+
+def times(n):
+    def inner(a, b):
+        return n * distance(a, b)
+
+    return inner
+"""
+
+
+def test_a_module_is_known_by_its_text(module):
+    first = code_digests(KNeighborsClassifier(metric=module(TEXT).distance))
+    assert first == code_digests(KNeighborsClassifier(metric=module(TEXT).distance))
+    other = code_digests(KNeighborsClassifier(metric=module(TEXT + "# more\n").distance))
+    assert {name for name in first if first[name] != other[name]} == {"of_a_user"}
+
+
+def test_a_file_that_was_edited_but_not_loaded_again(module):
+    user = module(TEXT)
+    module(TEXT.replace("n * distance", "n + distance"), load=False)
+    code_digests(user.distance)  # which is as it was
+    with pytest.raises(ValueError, match=r"of_a_user.py has changed since it was imported.*importlib.reload"):
+        code_digests(user.times)
+    module(TEXT.replace("abs(a - b)", "(a - b)"), load=False)
+    with pytest.raises(ValueError, match="has changed"):  # `times` uses it
+        code_digests(user.times)
+    module("def distance(:", load=False)
+    with pytest.raises(ValueError, match="has changed"):
+        code_digests(user.distance)
+
+
+def test_an_inner_function_is_known_by_what_it_got(module):
+    times = module(TEXT).times
+    one, two, again = (code_digests(times(n))["of_a_user"] for n in (1, 2, 1))
+    assert one == again != two
+
+
+def test_code_is_found_in_steps_grids_and_lists(module):
+    user = module(TEXT)
+    for value in (
+        make_pipeline(FunctionTransformer(user.distance), SVC()),
+        GridSearchCV(KNeighborsClassifier(), {"metric": ["euclidean", user.distance]}),
+        [{"a": [(user.distance,)]}],
+    ):
+        assert "of_a_user" in code_digests(value)
+    assert "of_a_user" not in code_digests(SVC())
+
+
+def test_changed_code_is_another_method(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    base = "from sklearn.neighbors import KNeighborsClassifier\nclass Mine(KNeighborsClassifier):\n    pass\n"
+    digests = []
+    for i, text in enumerate((base, base + "# another\n", base)):
+        (tmp_path / f"mine_{i}.py").write_text(text)
+        digests.append(own_method(f"mine_{i}:Mine").source)
+    assert digests[0] != digests[1]
+    assert own_method("mine_0:Mine").source == digests[0]
+
+
+def test_functions_are_a_part_of_the_code(tmp_path):
+    """A script whose numbers, functions and inner functions differ: no result of one is taken for the other."""
+    script = tmp_path / "study.py"
+    script.write_text(
+        "import sys\n"
+        "from ledl.methods import own_method\n"
+        "from sklearn.neighbors import KNeighborsClassifier\n"
+        "factor = int(sys.argv[1])\n"
+        "def helper(a, b):\n    return factor * abs(a - b).sum() * (factor in {1, 2})\n"
+        "def metric(a, b):\n    return helper(a, b)\n"
+        "def scaled(by):\n    def inner(a, b):\n        return by * abs(a - b).sum()\n    return inner\n"
+        "class Mine(KNeighborsClassifier):\n    n = 1\n    def fit(self, X, y):\n        return metric(X, y)\n"
+        "for model in (*(KNeighborsClassifier(metric=m) for m in (metric, scaled(factor))), Mine()):\n"
+        "    print(own_method(model).source['__main__'])\n"
+    )
+
+    def digests(factor):
+        done = subprocess.run([sys.executable, script, str(factor)], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    one, same, two = digests(1), digests(1), digests(2)
+    assert one == same
+    assert len({*one, *two}) == 6
