@@ -6,9 +6,11 @@ For each dataset and seed a training set is drawn, five samples a class, and not
 sample. One sample of each class is left out at a time, five folds. The figure of a split is the accuracy on the
 samples left out.
 
-selection: all candidates of LEDLClassifierCV, and the kernel "rbf", are scored on all folds. For each fold,
-what to take is decided by the scores on the other four, and judged on this one. (The models that give those
-scores have seen the samples of this one in training; LEDLClassifierCV chooses by all five and fits again.)
+selection: candidates of LEDLClassifierCV, and those with the rule "residual", are scored on all folds, as it
+trains them for its choice, and with all iterations in float64. For each fold, what to take is decided by the
+first scores on the other four, and judged by the second on this one. (The models that give those scores have
+seen the samples of this one in training; LEDLClassifierCV chooses by all five and fits again.) "several alphas"
+learns atoms at each alpha, as LEDLClassifierCV once did, and not at one for all.
 
 ablation: one thing at a time is changed from a reference.
 
@@ -31,13 +33,30 @@ from sklearn.preprocessing import normalize
 from ledl import LEDLClassifier, LEDLClassifierCV
 from ledl.datasets import few_shot_splits, load
 from ledl.dictionary import log_odds
-from ledl.model_selection import KERNELS, Fold, choose, judge, verdict
+from ledl.model_selection import (
+    ALPHAS,
+    ROUGH_ITERATIONS,
+    ROUGH_TOL,
+    RULES,
+    Fold,
+    choose,
+    choose_several,
+    judge,
+    log_losses,
+    verdict,
+)
 
 DATASETS = ["digits", "usps", "ucmerced", "aid", "yaleb"]
 N_FOLDS = 5
 # The width of "rbf" for samples of norm 1, and codes as exact as labels need.
 COMMON = {"gamma": 0.5, "transform_tol": 1e-5}
-CANDIDATES = LEDLClassifierCV(kernels=(*KERNELS, "rbf"))._candidates()
+CANDIDATES = LEDLClassifierCV(rules=(*RULES, "residual"))._candidates()
+CANDIDATES += [
+    {**one, "alpha": alpha, "transform_alpha": alpha}
+    for one in CANDIDATES
+    for alpha in ALPHAS
+    if one.get("transform_alpha") == one["alpha"] != alpha
+]
 memory = Memory(".cache/left_out", verbose=0)
 
 
@@ -58,93 +77,138 @@ def folds_of(name, seed):
 
 # Selection.
 
-# What is chosen from, by kernel and rule.
+# What is chosen from: kernels, rules, and whether atoms are learnt at several alphas.
+TWO, THREE = ("linear", "hellinger"), ("linear", "hellinger", 0.25)
+OLD = ("classifier", "residual", "regularized")
 SETS = {
-    "linear": lambda kernel, rule: kernel == "linear",
-    "linear, Hellinger": lambda kernel, rule: kernel in KERNELS,
-    "linear, Hellinger, rbf": lambda kernel, rule: True,
-    'linear, Hellinger; rule "classifier"': lambda kernel, rule: kernel in KERNELS and rule == "classifier",
-    'linear, Hellinger; without "residual"': lambda kernel, rule: kernel in KERNELS and rule != "residual",
+    "two powers, several alphas, without ridge": (TWO, OLD, True),
+    "two powers, without ridge": (TWO, OLD, False),
+    "two powers": (TWO, RULES, False),
+    "three powers, without ridge": (THREE, OLD, False),
+    "three powers, the paper's rule alone": (THREE, ("classifier",), False),
+    "three powers, and residual": (THREE, (*RULES, "residual"), False),
+    "three powers": (THREE, RULES, False),
 }
-DEFAULT = ("linear, Hellinger", "log_loss")
+DEFAULT = ("three powers", "three kinds")
 
 
-def one_by(selection):
-    """All weight on the candidate that LEDLClassifierCV would take."""
-    return lambda verdicts: np.eye(len(verdicts))[choose(verdicts, selection)]
+def members_of(kernels, rules, several):
+    """The candidates that are chosen from."""
+    middle = LEDLClassifierCV()._candidates()[0]["alpha"]
+    found = []
+    for k, one in enumerate(CANDIDATES):
+        own = one["alpha"] == middle
+        if "transform_alpha" in one and several:  # atoms are learnt at the alpha of the codes
+            own = one["alpha"] == one["transform_alpha"]
+        if one["kernel"] in kernels and one["rule"] in rules and own:
+            found.append(k)
+    return found
 
 
-def by_evidence(verdicts):
+def best_one(verdicts, kinds):
+    """All weight on the candidate with the least log loss."""
+    return np.eye(len(verdicts))[choose(verdicts, "log_loss")]
+
+
+def by_accuracy(verdicts, kinds):
+    """All weight on the candidate with the most hits."""
+    return np.eye(len(verdicts))[choose(verdicts, "accuracy")]
+
+
+def by_evidence(verdicts, kinds):
     """Weights proportional to the likelihood of the labels of all samples left out."""
     return softmax([-one.losses.sum() for one in verdicts])
 
 
-def first_three(verdicts):
+def first_three(verdicts, kinds):
     """The three with the least log loss, alike."""
     weights = np.zeros(len(verdicts))
     weights[np.argsort([one.losses.mean() for one in verdicts], kind="stable")[:3]] = 1 / 3
     return weights
 
 
+def three_kinds(verdicts, kinds):
+    """The best three with different kernels or rules, alike, as LEDLClassifierCV takes them."""
+    weights = np.zeros(len(verdicts))
+    taken = choose_several(verdicts, "log_loss", kinds, 3)
+    weights[taken] = 1 / len(taken)
+    return weights
+
+
 # How: what verdicts make of candidates is a weight for each, with which their log odds are averaged.
 HOW = {
-    "accuracy": one_by("accuracy"),
-    "log_loss": one_by("log_loss"),
-    "average": by_evidence,
+    "accuracy": by_accuracy,
+    "best": best_one,
+    "evidence": by_evidence,
     "first three": first_three,
+    "three kinds": three_kinds,
 }
+
+
+def judged(name, seed, dtype, **settings):
+    """Folds of a split, and for each candidate its models on them."""
+    folds = [
+        fold._replace(X=fold.X.astype(dtype), X_test=fold.X_test.astype(dtype)) for fold in folds_of(name, seed)
+    ]
+    models = [LEDLClassifier(random_state=seed, **settings, **candidate) for candidate in CANDIDATES]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("error", FitFailedWarning)
+        return folds, judge(models, CANDIDATES, folds)
 
 
 @memory.cache
 def trials(name, seed):
     """For each fold: verdicts on the candidates from the others, their exponents on this one, its labels."""
-    folds = folds_of(name, seed)
-    models = [LEDLClassifier(random_state=seed, **COMMON, **candidate) for candidate in CANDIDATES]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("error", FitFailedWarning)
-        table = judge(models, CANDIDATES, folds)
+    folds, rough = judged(name, seed, np.float32, max_iter=ROUGH_ITERATIONS, transform_tol=ROUGH_TOL)
+    _, table = judged(name, seed, np.float64, **COMMON)
     found = []
     for i, fold in enumerate(folds):
         others = [j for j in range(N_FOLDS) if j != i]
-        verdicts = [verdict([row[j] for j in others], [folds[j] for j in others]) for row in table]
+        verdicts = [verdict([row[j] for j in others], [folds[j] for j in others]) for row in rough]
+        verdicts = [one._replace(exponents=None) for one in verdicts]
         exponents = np.stack([log_odds(row[i].dictionary.rule, row[i].scores) for row in table])
-        found.append((verdicts, exponents, np.searchsorted(table[0][i].model.classes_, fold.y_test)))
+        found.append((verdicts, exponents, np.searchsorted(table[0][i].classes_, fold.y_test)))
     return found
 
 
-def accuracy_of_choice(trials, members, weights_of):
-    """Accuracy on the samples left out, %, where one has the candidates `members` to choose from."""
-    accuracies = []
+def result_of_choice(trials, members, weights_of):
+    """Accuracy on the samples left out, %, and log loss, with the candidates `members` to choose from."""
+    accuracies, losses = [], []
+    kinds = [(CANDIDATES[k]["kernel"], CANDIDATES[k]["rule"]) for k in members]
     for verdicts, exponents, labels in trials:
         own = [verdicts[k] for k in members]
-        weights = weights_of(own) * [one.factor for one in own]
+        weights = weights_of(own, kinds) * [one.factor for one in own]
         mixed = np.tensordot(weights, exponents[members], 1)
         accuracies.append(np.mean(mixed.argmax(axis=1) == labels))
-    return 100 * np.mean(accuracies)
+        losses.append(np.mean(log_losses(mixed, labels, 1.0)))
+    return 100 * np.mean(accuracies), np.mean(losses)
 
 
 def selection(n_splits, jobs):
     names, cells = list(n_splits), [(name, seed) for name, n in n_splits.items() for seed in range(n)]
     by_cell = Parallel(jobs)(delayed(trials)(*cell) for cell in cells)
     of_name = {name: [i for i, cell in enumerate(cells) if cell[0] == name] for name in names}
-    found = {}
-    for title, belongs in SETS.items():
-        members = [k for k, one in enumerate(CANDIDATES) if belongs(one["kernel"], one["rule"])]
-        for how, weights_of in HOW.items():
-            found[title, how] = np.array([accuracy_of_choice(one, members, weights_of) for one in by_cell])
-    print_row("chosen from", "by", *names, "mean")
-    print_row(*["---"] * (len(names) + 3))
+    found = {
+        (title, how): np.array([result_of_choice(one, members_of(*kinds), weights_of) for one in by_cell])
+        for title, kinds in SETS.items()
+        for how, weights_of in HOW.items()
+    }
+    print_row("chosen from", "by", *names, "mean", "log loss", "to the default", "p", "log loss to it", "p")
+    print_row(*["---"] * (len(names) + 8))
     for key, by_split in found.items():
-        means = [by_split[of_name[name]].mean() for name in names]
-        print_row(*key, *(f"{mean:.1f}" for mean in means), f"{np.mean(means):.2f}")
-    print(f"\nDifference to {DEFAULT[0]} by {DEFAULT[1]}, points, and p over {len(cells)} splits:\n")
-    print_row("chosen from", "by", "difference", "p")
-    print_row(*["---"] * 4)
-    for key, by_split in found.items():
-        if key != DEFAULT:
-            differences = by_split - found[DEFAULT]
-            print_row(*key, signed(differences, 2), p_value(differences))
+        means = np.array([by_split[of_name[name]].mean(axis=0) for name in names])
+        accuracies, losses = (by_split - found[DEFAULT]).T
+        print_row(
+            *key,
+            *(f"{mean:.1f}" for mean in means[:, 0]),
+            f"{means[:, 0].mean():.2f}",
+            f"{means[:, 1].mean():.3f}",
+            signed(accuracies, 2),
+            p_value(accuracies),
+            signed(losses, 3),
+            p_value(losses),
+        )
 
 
 # Ablation.
