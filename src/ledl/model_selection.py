@@ -1198,7 +1198,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         return self.probabilities_of(self._scores(X))
 
     def probabilities_of(self, scores: Array) -> Array:
-        """Return probabilities of the classes for samples with known scores, as `judge` gives them.
+        """Return probabilities of the classes for samples with known scores, as rejection gets them.
 
         Parameters
         ----------
@@ -1225,9 +1225,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found = (log_odds(one.rule, one.scores(X, self.device, self.n_jobs)) for one in self._records())
         return sum(float(weight) * scores for weight, scores in zip(self.weights_, found, strict=True))
 
-    log_odds = _exact_scores
+    _log_odds = _exact_scores
 
-    def judge(self, X: Array) -> tuple[Array, Array]:
+    def _judge(self, X: Array) -> tuple[Array, Array]:
         """Return scores (n, c) of checked samples, and their evidence (n, 2) by the best model, on the host."""
         first, *others = self._records()
         scores, evidence = first.judge(X, self.device, self.n_jobs)

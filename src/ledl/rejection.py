@@ -568,7 +568,7 @@ def judge(estimator: Any, X: Array) -> tuple[Array, Array]:
         return model.predict_proba(X), np.concatenate(
             [near, evidence_of_atoms(model.estimator_, plain)], axis=1
         )
-    return model.judge(check_samples(model, X))
+    return model._judge(check_samples(model, X))
 
 
 def with_chosen_settings(estimator: Any, fitted: Any) -> Any:

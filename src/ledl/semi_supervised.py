@@ -784,7 +784,7 @@ def evidence_of_atoms(model: Any, X: Array) -> Array:
 def supervised_scores(model: Any, X: Array) -> Array:
     """Return scores (n, c) of a fitted classifier whose differences are log odds, up to a factor."""
     if isinstance(model, DictionaryClassifier):
-        return np.asarray(to_host(model.log_odds(X)))
+        return np.asarray(to_host(model._log_odds(X)))
     if hasattr(model, "predict_proba"):
         return np.log(np.maximum(model.predict_proba(X), np.finfo(np.float32).tiny))
     if not hasattr(model, "decision_function"):

@@ -198,9 +198,9 @@ def test_the_mean_of_the_best_is_that_of_models_fitted_by_hand(digits, fitted):
     assert_array_equal(fitted.predict(X_test), expected.argmax(axis=1))
     assert_allclose(fitted.predict_proba(X_test), softmax(fitted.temperature_ * expected, axis=1), atol=1e-9)
     assert_array_equal(fitted.transform(X_test), fitted.best_estimator_.transform(X_test))
-    judged, evidence = fitted.judge(X_test)
+    judged, evidence = fitted._judge(X_test)
     assert_allclose(judged, expected, rtol=1e-9)
-    assert_array_equal(evidence, fitted.best_estimator_.judge(X_test)[1])
+    assert_array_equal(evidence, fitted.best_estimator_._judge(X_test)[1])
 
 
 def test_models_with_the_same_kernel_share_their_atoms(digits):

@@ -243,19 +243,25 @@ class DictionaryClassifier(
 
     def _scores(self, X: Array) -> Array:
         """Return the scores (n, c) of samples that are not checked yet, in the type of the samples."""
-        X = check_samples(self, X)
+        X = self._checked(X)
         scores = self._exact_scores(X)
         return namespace(scores).astype(scores, X.dtype, copy=False)
+
+    def _checked(self, X: Array) -> Array:
+        """Return checked samples for predictions; raise if the model is not fitted."""
+        if not hasattr(self, "_dictionary"):
+            check_is_fitted(self)
+        return check_samples(self, X)
 
     def _exact_scores(self, X: Array) -> Array:
         """Return the scores (n, c) of checked samples, in the type that the rule computes in."""
         return self.dictionary_.scores(X, self.device, self.n_jobs)
 
-    def log_odds(self, X: Array) -> Array:
+    def _log_odds(self, X: Array) -> Array:
         """Return scores (n, c) of checked samples whose differences are log odds, up to a common factor."""
         return log_odds(self.dictionary_.rule, self._exact_scores(X))
 
-    def judge(self, X: Array) -> tuple[Array, Array]:
+    def _judge(self, X: Array) -> tuple[Array, Array]:
         """Return scores (n, c) of checked samples and their evidence (n, 2), on the host (`ledl.rejection`)."""
         return self.dictionary_.judge(X, self.device, self.n_jobs)
 
@@ -273,7 +279,7 @@ class DictionaryClassifier(
         """
         if is_dask(X):
             return map_rows(for_chunks(self, X).predict, X, self.classes_.dtype)
-        scores = self._exact_scores(check_samples(self, X))
+        scores = self._exact_scores(self._checked(X))
         labels = self.classes_[to_host(scores.argmax(axis=1))]
         return as_array(labels, scores) if is_torch(scores) and labels.dtype.kind in "biuf" else labels
 
