@@ -101,7 +101,7 @@ class Workers:
     def holding_interrupts(self) -> Iterator[None]:
         """Keep Ctrl-C back until `run` is between two calls of Dask; a second one acts at once.
 
-        In the middle of a call it could be lost (in the finalizer of a future), or reported as Dask's own error.
+        In the middle of a call it could be lost (in the finalizer of a future), or reported as Dask's error.
         """
         if current_thread() is not main_thread():  # which alone receives signals
             yield
