@@ -400,8 +400,22 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         ),
         (
             ["fit", "known", "-o", "known/null/00.png"],
-            "--out known/null/00.png has the name of an image, which would be lost",
+            "--out known/null/00.png has the name of an image or a network, which would be lost",
         ),
+        (["fit", "known", "-o", "net.onnx", "--features", "net.onnx"], "--out net.onnx has the name of an image or"),
+        (
+            ["fit", "known", "-o", "p.json", "--features", "n.onnx", "--preprocessing", "p.json"],
+            "--out p.json would replace the file of another option",
+        ),
+        (
+            ["fit", "known", "-o", "n.json", "--features", "n.onnx"],
+            "--out n.json would replace the file of another option",
+        ),
+        (
+            ["explain", "model.html", "known/null/00.png", "-o", "./model.html"],
+            "--out model.html would replace the file of another option",
+        ),
+        (["fit", "known", "-o", "m.ledl", "--features", ""], "Error: "),
         (
             ["fit", "known", "-o", "m.ledl", "--method", "lda", "--size", "8", "--per-class", "2"],
             "--method lda needs more images than classes",

@@ -134,7 +134,7 @@ def check_page(path: Path | None) -> None:
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
-    """Raise an error if a file for output is an image, or a file of another option, which would be lost."""
+    """Raise an error if a file for output is an image, a network, or a file of another option: it would be lost."""
     from ledl.images import SUFFIXES
 
     taken = set(map(os.path.realpath, inputs))
@@ -145,10 +145,10 @@ def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
                 raise ValueError(
                     f"{option} {path} would replace the file of another option. Choose another name."
                 )
-            if place.suffix.lower() in SUFFIXES:
+            if place.suffix.lower() in {*SUFFIXES, ".onnx"}:
                 raise ValueError(
-                    f"{option} {path} has the name of an image, which would be lost or taken for one. Choose "
-                    "another name."
+                    f"{option} {path} has the name of an image or a network, which would be lost or taken for "
+                    "one. Choose another name."
                 )
             taken.add(str(place))
 
@@ -270,7 +270,8 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         tables = [base / name for base in (Path(), folder) for name in labels or () if name != "folder"]
-        check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, tables)
+        described = [Path(preprocessing or ""), Path(f"{os.path.splitext(features)[0]}.json")]
+        check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, [*tables, *described])
         check_page(page)
         from sklearn.exceptions import ConvergenceWarning
 
@@ -518,6 +519,7 @@ def explain(
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
+        check_outputs({"--out": out}, [model, image])
         check_page(out)
         from ledl.image_models import explain_image, open_image_model
 

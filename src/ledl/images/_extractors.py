@@ -384,7 +384,7 @@ class NetworkFeatures(ImageTransformer):
         self._validate_params()
         name = str(self.model)
         network: Network
-        if getattr(self, "_loaded", ("",))[0] != name:
+        if getattr(self, "_loaded", (None,))[0] != name:
             try:
                 network = open_network(name)
             except FileNotFoundError as error:
