@@ -402,7 +402,7 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
             ["fit", "known", "-o", "known/null/00.png"],
             "--out known/null/00.png has the name of an image or a network, which would be lost",
         ),
-        (["fit", "known", "-o", "net.onnx", "--features", "net.onnx"], "--out net.onnx has the name of an image or"),
+        (["fit", "known", "-o", "n.onnx", "--features", "n.onnx"], "--out n.onnx has the name of an image or"),
         (
             ["fit", "known", "-o", "p.json", "--features", "n.onnx", "--preprocessing", "p.json"],
             "--out p.json would replace the file of another option",

@@ -102,7 +102,8 @@ def test_an_export_does_not_replace_what_it_reads(images, tmp_path):
     table = tmp_path / "known.csv"
     table.write_text("path,label,note\nnull/00.png,null,mine\n")
     before = table.read_text()
-    for options in (["--labels", table, "--export", table], ["--export", "a.csv", "--export", tmp_path / "a.csv"]):
+    twice = ["--export", "a.csv", "--export", tmp_path / "a.csv"]
+    for options in (["--labels", table, "--export", table], twice):
         done = run("label", images, *options, cwd=tmp_path)
         assert done.returncode == 2
         assert "would replace the file of another option" in done.stderr

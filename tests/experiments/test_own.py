@@ -154,12 +154,37 @@ def test_wrong_methods(methods, message):
         ({"X": [[1.0], [2.0]], "y": [0]}, r"labels.*|shape \(1,\)"),
         ({"X": [[1.0], [np.nan]], "y": [0, 1]}, "NaN or infinite values"),
         ({"X": [[1.0], [2.0]], "y": [1, 1]}, "one class only"),
+        ({"X": [[1.0], [2.0]], "y": [1, np.nan]}, "NaN or infinite values in y"),
     ],
 )
 def test_wrong_samples(arrays, message, tmp_path):
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         reproduce(Plan([str(tmp_path / "bad.npz")], ["crc"], **QUICK), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["empty", "one array", "cut off"])
+def test_files_that_are_no_samples(kind, tmp_path):
+    path = tmp_path / "bad.npz"
+    np.savez(path, X=np.eye(4), y=[0, 1, 0, 1])
+    content = {"empty": b"", "cut off": path.read_bytes()[:100]}
+    if kind == "one array":
+        with path.open("wb") as file:
+            np.save(file, np.eye(4))
+    else:
+        path.write_bytes(content[kind])
+    with pytest.raises(ValueError, match=r"bad.npz cannot be read .* numpy.savez"):
+        reproduce(Plan([str(path)], ["crc"], **QUICK), tmp_path / "out")
+
+
+def test_datasets_of_one_name_are_refused(tmp_path):
+    paths = [tmp_path / name / "mine.npz" for name in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        np.savez(path, X=np.eye(4), y=[0, 1, 0, 1])
+    with pytest.raises(ValueError, match="Two datasets have the name 'mine'"):
+        reproduce(Plan([*map(str, paths)], ["crc"], **QUICK), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -134,7 +134,7 @@ def check_page(path: Path | None) -> None:
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
-    """Raise an error if a file for output is an image, a network, or a file of another option: it would be lost."""
+    """Raise an error if a file for output is an image, a network or an input, which would be lost."""
     from ledl.images import SUFFIXES
 
     taken = set(map(os.path.realpath, inputs))

@@ -65,9 +65,12 @@ def load_dataset(name: str) -> Bunch:
 def read_samples(path: Path) -> Bunch:
     """Return samples and labels in a NumPy file: arrays X and y, or data and target, or features and labels."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (ValueError, zipfile.BadZipFile) as error:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                raise ValueError("it holds one array, without a name")
+            arrays = dict(found)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} cannot be read ({error}). Write it with numpy.savez(path, X=samples, y=labels)."
         ) from error
@@ -85,8 +88,9 @@ def read_samples(path: Path) -> Bunch:
         )
     data = data.reshape(len(data), -1)
     data = data if data.dtype in (np.float32, np.float64) else data.astype(np.float32)
-    if not np.isfinite(data).all():
-        raise ValueError(f"{path} has NaN or infinite values in {pair[0]}. Remove or replace them.")
+    for name, values in zip(pair, (data, labels), strict=True):
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(f"{path} has NaN or infinite values in {name}. Remove or replace them.")
     names, target = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{path} has one class only, {names.tolist()}. Add samples of another class.")
@@ -607,7 +611,8 @@ def is_result(result: Any) -> bool:
     return (
         all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, result.get("agreement", 0.0)])
         and max(result["accuracy"], result.get("agreement", 0.0)) <= 1
-        and all(type(result.get(name)) is int for name in ("n_test", "n_shared"))
+        and all(type(result.get(name)) is int and result[name] >= 0 for name in ("n_test", "n_shared"))
+        and result["n_shared"] <= result["n_test"]
         and isinstance(labels, list)
         and len(labels) == result["n_test"]
         and all(type(label) is int for label in labels)

@@ -234,6 +234,12 @@ def check(plan: Plan, figures: bool = False) -> None:
                 raise ValueError(f"There is no {what} {name!r}. Choose from {', '.join(known)}, or {yours}.")
         if not names or len(set(names)) < len(names):
             raise ValueError(f"The {what}s are {list(names)}. Give at least one, and each only once.")
+    titles = [title_of(name) for name in plan.datasets]
+    twice = next((title for title in titles if titles.count(title) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"Two datasets have the name {twice!r}, by which tables know them. Rename one of the files."
+        )
     if plan.select not in ("cv", "wide", "defaults"):
         raise ValueError(f"select={plan.select!r} is unknown. Use 'cv', 'wide' or 'defaults'.")
     if plan.n_splits < 1 or plan.n_per_class < 1:
@@ -328,6 +334,7 @@ def run_cells(
     if workers is not None:
         yield from map(store.keep, workers.run(missing, store))
         return
+    n_jobs = min(n_jobs, max(len(missing), 1))  # more processes would only start
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
         options |= {"initializer": follow, "initargs": (os.getpid(),)}

@@ -52,8 +52,8 @@ class Sorter:
     def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
         """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
 
-        An image may be in the folder of a class already. One that is to be moved can be moved only once, however
-        often it is given, also by links.
+        An image may be in the folder of a class already. One that is to be moved can be moved only once,
+        however often it is given, also by links.
         """
         homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
         parents = {file.parent: Path(os.path.realpath(file.parent)) for file in files}
