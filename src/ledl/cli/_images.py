@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import warnings
 from collections import deque
 from dataclasses import replace
 from enum import StrEnum
@@ -22,13 +21,13 @@ from rich.text import Text
 from ledl.cli._console import (
     SOME_UNREADABLE,
     PipedConsole,
-    as_options,
     bar,
     errors_reported,
     say,
     shown_log,
     to_json,
     visible,
+    warnings_as_notes,
 )
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
@@ -273,19 +272,16 @@ def fit(
         described = [Path(preprocessing or ""), Path(f"{os.path.splitext(features)[0]}.json")]
         check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, [*tables, *described])
         check_page(page)
-        from sklearn.exceptions import ConvergenceWarning
-
         from ledl.cli import _pages, _work
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
         from ledl.images import MAX_PIXELS
         from ledl.persistence import save
 
         with (
-            warnings.catch_warnings(record=True) as caught,
+            warnings_as_notes(console),
             shown_log(console, "ledl.semi_supervised"),
             bar(console, "features") as watch,
         ):
-            warnings.simplefilter("always")
             trained = fit_folder(
                 folder,
                 labels=labels,
@@ -305,11 +301,6 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        # The parameters that this warning of scikit-learn names are not options of this command.
-        stopped = "Training stopped a little before the best model. The accuracy is that of such models."
-        texts = [stopped if w.category is ConvergenceWarning else str(w.message) for w in caught]
-        for text in dict.fromkeys(texts):
-            say(console, f"Note: {as_options(text)}", style="yellow")
         record, people = trained.record, PipedConsole()
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         if write_labels is not None:
