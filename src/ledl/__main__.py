@@ -10,7 +10,7 @@ from pathlib import Path
 def main() -> None:
     """Run the command line, or say what it needs."""
     try:
-        from ledl.cli import app
+        from ledl.cli import NO_ROOM, app
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "click"):
             raise
@@ -20,7 +20,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # that of an old terminal may not know all letters
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="ledl")
+    try:
+        app(prog_name="ledl")
+    except OSError as error:  # of help, and of the version: commands report their own
+        if error.errno not in NO_ROOM:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it at exit
+        print(f"Error: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

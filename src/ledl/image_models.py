@@ -229,12 +229,17 @@ def check_record(record: Record, classifier: Any) -> None:
         )
 
 
-def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
-    """Return the model in a file. `network` is the path of its network, if it has moved."""
+def check_is_file(path: str | os.PathLike[str]) -> None:
+    """Raise an error that says what is there instead of a model file."""
     if not Path(path).is_file():
         there = "is a device or a pipe" if Path(path).exists() else "does not exist"
         what = "is a folder" if Path(path).is_dir() else there
         raise FileNotFoundError(f"{shown(path)} {what}. The first argument must be a model file of ledl fit.")
+
+
+def open_image_model(path: str | os.PathLike[str], network: str | None = None) -> ImageModel:
+    """Return the model in a file. `network` is the path of its network, if it has moved."""
+    check_is_file(path)
     stored = read(path)
     found = image_model(stored.model, Record.from_info(stored.info))
     if found is None:
@@ -426,7 +431,8 @@ def facts(found: ImageModel) -> dict[str, str]:
         "classes": ", ".join(map(str, classifier.classes_)),
     }
     if isinstance(classifier, SemiSupervisedClassifier):
-        how = WAYS[classifier.method_] + " (chosen by hidden labels)" * bool(len(classifier.hidden_rows_))
+        n_tried = np.size(classifier.hidden_results_.get("method", []))
+        how = WAYS[classifier.method_] + " (chosen by hidden labels)" * (n_tried > 1)
         n_images = len(record.unlabelled)
         n = f"{n_images} image{'s' if n_images != 1 else ''}; " if record.labels else ""
         described["unlabelled"] = n + how
@@ -492,6 +498,7 @@ def with_interval(accuracy: float, interval: Sequence[float]) -> str:
 
 def all_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the description of a model file: its versions, `facts`, and all training images."""
+    check_is_file(path)
     stored = read(path)
     described: dict[str, Any] = {
         "model": " ".join(str(stored.model).split()),

@@ -88,6 +88,9 @@ def test_a_closed_pipe_prints_no_error(folder, model):
         ["predict", "MODEL", "IMAGE", "--format", "csv"],
         ["reproduce", *QUICK, "--out", "OUT"],
         ["reproduce", *QUICK, "--out", "OUT", "--json"],
+        ["--help"],
+        ["fit", "--help"],
+        ["--version"],
     ],
 )
 def test_a_full_disk_behind_a_redirect_is_one_line(folder, model, tmp_path, words):

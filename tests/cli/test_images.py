@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 import ledl
 from helpers.commands import FAST, run
 from helpers.digits import NAMES
-from ledl import CRCClassifier
+from ledl import CRCClassifier, image_models
 from ledl.datasets import few_shot_splits
 from ledl.features import NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import read, save
@@ -400,8 +401,23 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         ),
         (
             ["fit", "known", "-o", "known/null/00.png"],
-            "--out known/null/00.png has the name of an image, which would be lost",
+            "--out known/null/00.png has the name of an image or a network, which would be lost",
         ),
+        (["fit", "known", "-o", "n.onnx", "--features", "n.onnx"], "--out n.onnx has the name of an image or"),
+        (
+            ["fit", "known", "-o", "p.json", "--features", "n.onnx", "--preprocessing", "p.json"],
+            "--out p.json would replace the file of another option",
+        ),
+        (
+            ["fit", "known", "-o", "n.json", "--features", "n.onnx"],
+            "--out n.json would replace the file of another option",
+        ),
+        (
+            ["explain", "model.html", "known/null/00.png", "-o", "./model.html"],
+            "--out model.html would replace the file of another option",
+        ),
+        (["fit", "known", "-o", "m.ledl", "--features", ""], "Error: "),
+        (["info", "nowhere.ledl"], "nowhere.ledl does not exist. The first argument must be a model file"),
         (
             ["fit", "known", "-o", "m.ledl", "--method", "lda", "--size", "8", "--per-class", "2"],
             "--method lda needs more images than classes",
@@ -519,3 +535,17 @@ def test_datasets_are_listed(tmp_path):
     assert done.returncode == 0
     for word in ("digits", "caltech101_pyramid", "ask", str(tmp_path)):
         assert word in done.stdout
+
+
+def test_a_failed_fit_prints_the_warnings_that_give_the_reasons(folder, tmp_path, monkeypatch):
+    def fail(*args, **options):
+        warnings.warn("alpha was too large.", stacklevel=2)
+        raise ValueError("Every candidate failed. The warnings give the reasons.")
+
+    monkeypatch.setattr(image_models, "fit_folder", fail)
+    done = run("fit", folder / "known", "-o", tmp_path / "m.ledl")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-2:] == [
+        "Note: alpha was too large.",
+        "Error: Every candidate failed. The warnings give the reasons.",
+    ]

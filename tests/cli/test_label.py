@@ -96,3 +96,16 @@ def test_labels_of_a_table_without_a_page(images, tmp_path):
     assert out.read_text().count(",table,") == 2
     assert out.read_text().count(",model,") == 34
     shutil.rmtree(images / ".ledl-labels")
+
+
+def test_an_export_does_not_replace_what_it_reads(images, tmp_path):
+    table = tmp_path / "known.csv"
+    table.write_text("path,label,note\nnull/00.png,null,mine\n")
+    before = table.read_text()
+    twice = ["--export", "a.csv", "--export", tmp_path / "a.csv"]
+    for options in (["--labels", table, "--export", table], twice):
+        done = run("label", images, *options, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "would replace the file of another option" in done.stderr
+    assert table.read_text() == before
+    assert not (tmp_path / "a.csv").exists()

@@ -17,6 +17,7 @@ from rich.console import Console
 from helpers.commands import FAST, run
 from ledl.cli._console import shown_log
 from ledl.cli._work import write_images
+from ledl.image_models import facts, open_image_model
 from ledl.persistence import read
 from ledl.rejection import parts_of
 
@@ -63,6 +64,10 @@ def test_unlabelled_images_make_the_model_better(fitted):
     assert "Unlabelled: 300 images; labels spread" in printed
     assert "(chosen by hidden labels)" in printed
     assert "for labelled images while their labels were hidden" in printed
+    opened = open_image_model(folder / "model.ledl")
+    only = {name: values[:1] for name, values in opened.parts.classifier.hidden_results_.items()}
+    opened.parts.classifier.hidden_results_ = only  # as if no other method had been possible
+    assert "chosen" not in facts(opened)["unlabelled"]
     assert "Trained on: 50 images, 5 per class" in printed
     assert "Labels: labels.csv (300 images)" in printed
     alone = rows_of(run("predict", "alone.ledl", "more", "--format", "csv", cwd=folder).stdout)

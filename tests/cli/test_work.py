@@ -1,6 +1,7 @@
 """What commands on images find, print and write."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -238,6 +239,23 @@ def test_a_dataset_becomes_a_folder_of_images(tmp_path):
         done = run("datasets", *words)
         assert done.returncode == 2
         assert message in " ".join(done.stderr.split())
+
+
+def test_a_dataset_that_cannot_be_written_leaves_no_part(tmp_path, monkeypatch):
+    real, n_saved = Image.Image.save, []
+
+    def save(image, path):
+        n_saved.append(path)
+        if len(n_saved) == 500:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(image, path)
+
+    monkeypatch.setattr(Image.Image, "save", save)
+    done = run("datasets", "digits", "-o", tmp_path / "images")
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert list((tmp_path / "images").iterdir()) == []
+    assert run("datasets", "digits", "-o", tmp_path / "images").returncode == 0
 
 
 def test_one_labelled_image_has_an_accuracy(folder, model):

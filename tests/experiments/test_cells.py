@@ -326,6 +326,7 @@ def test_a_file_without_end_is_not_read(tmp_path, monkeypatch):
         {"accuracy": "high"}, {"accuracy": 7}, {"accuracy": float("nan")}, {"accuracy": -1}, {"accuracy": True},
         {"fit_seconds": None}, {"seconds": "x"}, {"seconds": float("inf")}, {"warnings": 5}, {"warnings": [1]},
         {"predicted": [0]}, {"predicted": [0, 1, 1, "<b>"]}, {"n_test": 4.0}, {"settings": []},
+        {"n_shared": -1}, {"n_shared": 5},
         {"made_by": {"commit": 1}}, {"agreement": "all"}, {"agreement": 5}, {"agreement": 0.5},
     ],
     ids=str,

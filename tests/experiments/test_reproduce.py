@@ -49,6 +49,22 @@ def test_the_same_bit_for_bit_for_any_number_of_jobs(undisturbed, tmp_path):
         assert without_times(done.result) == without_times(Store(folder).get(done.cell.identity))
 
 
+def test_there_are_no_more_processes_than_cells(tmp_path, monkeypatch):
+    from ledl.experiments import _reproduce
+
+    real, asked = _reproduce.Parallel, []
+
+    def counted(n_jobs, **options):
+        asked.append(n_jobs)
+        return real(1)
+
+    monkeypatch.setattr(_reproduce, "Parallel", counted)
+    plan = dataclasses.replace(PLAN, methods=("crc",), n_splits=2)
+    reproduce(plan, tmp_path, n_jobs=1000, figures=False)
+    reproduce(plan, tmp_path, n_jobs=1000, figures=False)  # nothing is missing
+    assert asked == [2, 1]
+
+
 def test_a_second_start_computes_nothing(undisturbed, monkeypatch):
     folder, _ = undisturbed
     before = cell_files(folder)

@@ -248,6 +248,13 @@ def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
         assert_array_equal(extractor.transform(files[:1]), expected)
 
 
+def test_a_cache_that_cannot_be_is_named_with_the_option(files, model, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "file")
+    with pytest.raises(OSError, match=r"cache='.*file' cannot keep features: Not a directory. Choose another"):
+        extractor.transform(files)
+
+
 def test_a_cache_that_cannot_be_written_is_reported_once(files, model, tmp_path, monkeypatch):
     extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
     expected = extractor.transform(files[:2])
@@ -338,12 +345,18 @@ def test_the_real_network_refuses_other_sizes_at_once(real):
         extractor.transform(listing.filenames)
 
 
-@pytest.mark.parametrize("damage", ["short", "one", "nan", "archive", "garbage"])
+@pytest.mark.parametrize("damage", ["short", "one", "nan", "archive", "garbage", "one bit", "another image"])
 def test_damaged_features_in_a_cache_are_computed_again(files, model, tmp_path, damage):
     extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache").fit()
     expected = extractor.transform(files)
-    for kept in (tmp_path / "cache").rglob("*.npy"):
-        if damage == "archive":
+    for kept in (files_kept := sorted((tmp_path / "cache").rglob("*.npy"))):
+        if damage == "one bit":
+            content = bytearray(kept.read_bytes())
+            content[130] ^= 1  # among the features
+            kept.write_bytes(content)
+        elif damage == "another image":
+            kept.write_bytes(files_kept[0].read_bytes())
+        elif damage == "archive":
             with kept.open("wb") as file:
                 np.savez(file, np.zeros(3, np.float32))
         elif damage == "garbage":

@@ -159,3 +159,25 @@ def test_what_is_sorted_already_is_left_out(photos, tmp_path):
     is_there, unused = sorter.leave_out(files)
     assert is_there == [False, True, True]
     assert unused == [(file, f"sorted into {photos} already") for file in files[1:]]
+
+
+def test_an_image_that_is_given_twice_is_moved_once(photos, tmp_path):
+    """The second time it would not be there any more."""
+    folder = tmp_path / "given"
+    folder.mkdir()
+    image = shutil.copy(photos / "1.png", folder / "b.png")
+    links = [folder / "a.png", folder / "c.png"]
+    for link in links:
+        link.symlink_to(image)
+    elsewhere = folder / "d.png"
+    elsewhere.symlink_to(photos / "2.png")
+    files = [links[0], image, image, links[1], elsewhere]
+    sorter = Sorter(tmp_path / "sorted", ["cat"], "move")
+    is_out, unused = sorter.leave_out(files)
+    assert is_out == [True, False, True, True, False]
+    assert [file for file, _ in unused] == [links[0], image, links[1]]
+    for file, out in zip(files, is_out, strict=True):
+        if not out:
+            sorter.put(file, "cat")
+    assert {path.name for path in (tmp_path / "sorted" / "cat").iterdir()} == {"b.png", "d.png"}
+    assert Sorter(tmp_path / "sorted", ["cat"], "copy").leave_out(files)[0] == [False] * 5

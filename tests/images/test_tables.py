@@ -49,6 +49,16 @@ def test_tables_of_spreadsheets_are_understood(encoding, separator, end, photos,
     assert labels_of(photos, tmp_path / "t.csv") == {"Käse.png": "größer, kleiner", "a.png": "b;c"}
 
 
+@pytest.mark.parametrize("first", ["sep=;", "SEP=;\r", '"sep=;"', "sep=\t", "sep=|"])
+def test_the_separator_that_a_table_names(first, photos, tmp_path):
+    table, separator = tmp_path / "t.csv", first.strip('"\r')[-1]
+    table.write_text(f"{first}\npath{separator}label\na.png{separator}a,b\nb.png{separator}c\n")
+    assert labels_of(photos, table) == {"a.png": "a,b", "b.png": "c"}
+    table.write_text(f"{first}\npath{separator}label\nnone.png{separator}a\n")
+    with pytest.raises(ImageError, match="line 3"):
+        labels_of(photos, table)
+
+
 def test_paths_begin_at_the_folder_the_table_or_here(photos, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

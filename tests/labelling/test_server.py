@@ -3,17 +3,20 @@
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import threading
 import time
 from http.client import HTTPException
+from importlib.resources import files
 
 import pytest
 from PIL import Image
 
 from helpers.digits import write_digits
 from helpers.label_server import Running
+from ledl.images import LONGEST_LABEL
 from ledl.labelling._server import _host, listen
 
 SECRET = b"SECRET-BYTES-OUTSIDE-OF-FOLDER"
@@ -477,3 +480,9 @@ def test_a_full_disk_is_no_acknowledgement(tmp_path):
     finally:
         server.kill()
     assert os.path.exists(folder / ".ledl-labels" / "labels.sqlite")
+
+
+def test_fields_of_the_page_take_the_longest_name():
+    pages = [file.read_text() for file in (files("ledl.labelling") / "static").iterdir()]
+    limits = [int(limit) for page in pages for limit in re.findall(r"maxlength\W+(\d+)", page)]
+    assert limits == [LONGEST_LABEL] * 2

@@ -156,6 +156,111 @@ def test_renamed_removed_and_new_images(folder, open_folder):
     assert session.classes[now[lost]["label"]].name == "lost"
 
 
+def label_each(session):
+    """Give every image a class of its own name, and return the labels by content."""
+    for i, name in enumerate(session.names):
+        session.answer([session.images[i].id], new_class=name)
+    return labels_by_content(session)
+
+
+def labels_by_content(session):
+    images = [(session.folder / image.path).read_bytes() for image in session.images]
+    names = [session.classes[session.image(i)["label"]].name for i in range(session.n)]
+    return dict(zip(images, names, strict=True))
+
+
+@pytest.mark.parametrize("how", ["shifted", "swapped", "touched and copied"])
+def test_labels_follow_images_that_take_the_names_of_others(folder, open_folder, how):
+    from ledl.labelling._export import learn_here
+
+    session = open_folder(folder)
+    learn_here(session)
+    said = label_each(session)
+    ids = {(folder / image.path).read_bytes(): image.id for image in session.images}
+    a, b = folder / "null/00.png", folder / "null/01.png"
+    if how == "shifted":  # each file gets the name of the next one
+        files = sorted((folder / "null").iterdir(), reverse=True)
+        for file, new in zip(files, [folder / "null/last.png", *files], strict=False):
+            file.rename(new)
+    elif how == "swapped":
+        a.rename(folder / "away")
+        b.rename(a)
+        (folder / "away").rename(b)
+    else:
+        os.utime(a)
+        shutil.copy(a, folder / "null/0 copy.png")  # comes first
+    session = open_folder(folder)
+    if how == "touched and copied":
+        assert session.image(session.names.index("null/0 copy.png"))["label"] is None
+        (folder / "null/0 copy.png").unlink()
+        session = open_folder(folder)
+    assert labels_by_content(session) == said
+    assert {(folder / image.path).read_bytes(): image.id for image in session.images} == ids
+
+
+def test_an_image_whose_name_was_taken_comes_back_with_its_label(folder, open_folder):
+    from ledl.labelling._export import learn_here
+
+    session = open_folder(folder)
+    learn_here(session)
+    said = label_each(session)
+    a, b = folder / "null/00.png", folder / "null/01.png"
+    b.rename(folder.parent / "b.png")
+    a.rename(b)
+    open_folder(folder)
+    (folder.parent / "b.png").rename(folder / "back.png")
+    session = open_folder(folder)
+    assert labels_by_content(session) == said
+
+
+def test_a_store_is_of_one_folder(folder, open_folder, tmp_path):
+    store, other = tmp_path / "store", tmp_path / "other"
+    session = open_folder(folder, store=store)
+    said = label_each(session)
+    shutil.copytree(folder, other)
+    for file in (other / "null").iterdir():  # another image of the same name
+        shutil.copy(folder / "zwei" / file.name, file)
+    with pytest.raises(RefusedError, match="labels of"):
+        open_folder(other, store=store)
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    assert labels_by_content(open_folder(link, store=store)) == said
+    shutil.rmtree(other)
+    folder.rename(other)  # the same images elsewhere
+    session = open_folder(other, store=store)
+    assert labels_by_content(session) == said
+    assert any("not there any more" in line for line in session.lines)
+    session = open_folder(other)  # a store in the folder goes with it, also where both are copied
+    session.answer([session.images[0].id], new_class="inside")
+    open_folder(other)
+    copy = Path(shutil.copytree(other, tmp_path / "copy"))
+    assert open_folder(copy).label[0]
+
+
+def test_a_full_disk_is_not_taken_for_damage(folder, open_folder, monkeypatch):
+    """Whoever puts the copy of the last start back loses what was said since."""
+    open_folder(folder)
+
+    def fail(store):
+        (n_pages,) = store.db.execute("PRAGMA page_count").fetchone()
+        store.db.execute(f"PRAGMA max_page_count={n_pages}")
+        store.db.execute("CREATE TABLE more AS SELECT zeroblob(100000)")
+
+    monkeypatch.setattr(Store, "_back_up", fail)
+    with pytest.raises(StoreError, match="full") as raised:
+        open_folder(folder)
+    assert BACKUP not in str(raised.value)
+    assert "damaged" not in str(raised.value)
+
+
+def test_settings_on_a_full_disk(folder, open_folder):
+    store = open_folder(folder).store
+    (n_pages,) = store.db.execute("PRAGMA page_count").fetchone()
+    store.db.execute(f"PRAGMA max_page_count={n_pages}")
+    with pytest.raises(StoreError, match="Not stored"):
+        store.set(labels="x" * 100_000)
+
+
 def test_a_merge_reaches_images_that_are_away(folder, open_folder):
     session = open_folder(folder)
     ids = [image.id for image in session.images]
@@ -305,6 +410,27 @@ def test_features_are_those_of_the_same_file(tmp_path, rng):
     assert other.known(images) == set()
     for opened in (rows, again, other):
         opened.close()
+
+
+@pytest.mark.parametrize("damage", ["text", "middle"])
+def test_damaged_features_are_made_again(tmp_path, rng, damage):
+    rows = FeatureRows(tmp_path, "pixels")
+    images = [Image(k, f"{k}", 10, 1) for k in range(200)]
+    rows.put(images, ["x"] * 200, rng.random((200, 50), dtype=np.float32))
+    rows.close()
+    content = bytearray(b"no database\n" * 1000 if damage == "text" else rows.file.read_bytes())
+    if damage == "middle":
+        content[4096:12288] = os.urandom(8192)
+    rows.file.write_bytes(content)
+    again = FeatureRows(tmp_path, "pixels")
+    assert again.known(images) == set()
+    again.put(images[:1], ["x"], np.ones((1, 50), dtype=np.float32))
+    assert again.known(images) == {0}
+    (n_pages,) = again.db.execute("PRAGMA page_count").fetchone()
+    again.db.execute(f"PRAGMA max_page_count={n_pages}")
+    with pytest.raises(StoreError, match="full"):
+        again.put(images, ["x"] * 200, rng.random((200, 5000), dtype=np.float32))
+    again.close()
 
 
 def test_a_reader_sees_what_the_writer_says(folder, open_folder):

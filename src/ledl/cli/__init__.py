@@ -8,8 +8,9 @@ import typer
 
 import ledl
 from ledl.cli import _images, _label, _reproduce
+from ledl.cli._console import NO_ROOM
 
-__all__ = ["app"]
+__all__ = ["NO_ROOM", "app"]
 
 app = typer.Typer(
     help="Classify images from a handful of labelled examples, with supervised dictionary learning.",

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +26,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 # Parameters of the library that are options of the commands, and the names that differ.
 PARAMETER = re.compile(
-    r"\b(against|dask|device|max_pixels|model|n_per_class|n_splits|out|reject|select)=('[^']*'|[^\s,;:]*[^\s,;:.])"
+    r"\b(against|cache|dask|device|max_pixels|model|n_per_class|n_splits|out|reject|select)=('[^']*'|[^\s,;:]*[^\s,;:.])"
 )
 OTHER_NAMES = {"model": "features", "n_splits": "splits"}
 
@@ -85,6 +86,24 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
             text = f"The output cannot be written: {error.strerror}. Make room, or write it elsewhere."
         say(console, f"Error: {as_options(text)}", style="red")
         raise typer.Exit(FAILED) from None
+
+
+@contextmanager
+def warnings_as_notes(console: Console) -> Iterator[None]:
+    """Print the warnings of a block after it, each once; also if it fails: they may give the reasons."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            # The parameters that this warning of scikit-learn names are not options of commands.
+            stopped = "Training stopped a little before the best model. The accuracy is that of such models."
+            is_late = [found.category.__name__ == "ConvergenceWarning" for found in caught]
+            texts = [
+                stopped if late else str(found.message) for late, found in zip(is_late, caught, strict=True)
+            ]
+            for text in dict.fromkeys(texts):
+                say(console, f"Note: {as_options(text)}", style="yellow")
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import warnings
 from collections import deque
 from dataclasses import replace
 from enum import StrEnum
@@ -22,13 +21,13 @@ from rich.text import Text
 from ledl.cli._console import (
     SOME_UNREADABLE,
     PipedConsole,
-    as_options,
     bar,
     errors_reported,
     say,
     shown_log,
     to_json,
     visible,
+    warnings_as_notes,
 )
 from ledl.csv_cells import mark_for
 from ledl.experiments import DATASET_TITLES
@@ -134,7 +133,7 @@ def check_page(path: Path | None) -> None:
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
-    """Raise an error if a file for output is an image, or a file of another option, which would be lost."""
+    """Raise an error if a file for output is an image, a network or an input, which would be lost."""
     from ledl.images import SUFFIXES
 
     taken = set(map(os.path.realpath, inputs))
@@ -145,10 +144,10 @@ def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
                 raise ValueError(
                     f"{option} {path} would replace the file of another option. Choose another name."
                 )
-            if place.suffix.lower() in SUFFIXES:
+            if place.suffix.lower() in {*SUFFIXES, ".onnx"}:
                 raise ValueError(
-                    f"{option} {path} has the name of an image, which would be lost or taken for one. Choose "
-                    "another name."
+                    f"{option} {path} has the name of an image or a network, which would be lost or taken for "
+                    "one. Choose another name."
                 )
             taken.add(str(place))
 
@@ -270,21 +269,19 @@ def fit(
     console = PipedConsole(stderr=True)
     with errors_reported(console):
         tables = [base / name for base in (Path(), folder) for name in labels or () if name != "folder"]
-        check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, tables)
+        described = [Path(preprocessing or ""), Path(f"{os.path.splitext(features)[0]}.json")]
+        check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, [*tables, *described])
         check_page(page)
-        from sklearn.exceptions import ConvergenceWarning
-
         from ledl.cli import _pages, _work
         from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
         from ledl.images import MAX_PIXELS
         from ledl.persistence import save
 
         with (
-            warnings.catch_warnings(record=True) as caught,
+            warnings_as_notes(console),
             shown_log(console, "ledl.semi_supervised"),
             bar(console, "features") as watch,
         ):
-            warnings.simplefilter("always")
             trained = fit_folder(
                 folder,
                 labels=labels,
@@ -304,11 +301,6 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        # The parameters that this warning of scikit-learn names are not options of this command.
-        stopped = "Training stopped a little before the best model. The accuracy is that of such models."
-        texts = [stopped if w.category is ConvergenceWarning else str(w.message) for w in caught]
-        for text in dict.fromkeys(texts):
-            say(console, f"Note: {as_options(text)}", style="yellow")
         record, people = trained.record, PipedConsole()
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         if write_labels is not None:
@@ -518,6 +510,7 @@ def explain(
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
     with errors_reported(PipedConsole(stderr=True)):
+        check_outputs({"--out": out}, [model, image])
         check_page(out)
         from ledl.image_models import explain_image, open_image_model
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ledl.cli._console import PipedConsole, errors_reported, say, visible
-from ledl.cli._images import MaxPixels, SortBy
+from ledl.cli._images import MaxPixels, SortBy, check_outputs
 
 # Printed at the end of the help.
 EXAMPLES = """
@@ -116,6 +116,10 @@ def label(
         options = Options(folder, labels, features, preprocessing, size, max_pixels or MAX_PIXELS, store)
         report = partial(say, console, style="dim")
         if export:
+            inputs = [base / name for base in (Path(), folder) for name in labels or ()]
+            for i, path in enumerate(export):
+                if path.suffix and not path.is_dir():
+                    check_outputs({"--export": path}, [*inputs, *export[:i]])
             how = sort_by or SortBy.copy
             with opened(options, report, is_reader=True) as session:
                 write(session, export, sort_by=how, unsure=unsure or 0.0, say=partial(say, PipedConsole()))

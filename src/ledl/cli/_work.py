@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import sys
 from bisect import insort
 from collections import Counter
@@ -339,8 +340,14 @@ def write_images(name: str, folder: Path) -> tuple[int, int]:
         )
     low, high = data.images.min(), data.images.max()
     pictures = np.round((data.images - low) * (255 / (high - low))).astype(np.uint8)
-    for j, label in enumerate(data.target_names):
-        (folder / str(label)).mkdir(parents=True)
-        for i in np.flatnonzero(data.target == j):
-            pillow().Image.fromarray(pictures[i]).save(folder / str(label) / f"{i:05d}.png")
+    homes = [folder / str(label) for label in data.target_names]
+    try:
+        for j, home in enumerate(homes):
+            home.mkdir(parents=True)
+            for i in np.flatnonzero(data.target == j):
+                pillow().Image.fromarray(pictures[i]).save(home / f"{i:05d}.png")
+    except BaseException:  # a full disk, Ctrl-C: nobody shall take a part for the dataset
+        for home in homes:
+            shutil.rmtree(home, ignore_errors=True)
+        raise
     return len(pictures), max(pictures.shape[1:3])

@@ -676,7 +676,8 @@ def is_result(result: Any) -> bool:
     return (
         all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, result.get("agreement", 0.0)])
         and max(result["accuracy"], result.get("agreement", 0.0)) <= 1
-        and all(type(result.get(name)) is int for name in ("n_test", "n_shared"))
+        and all(type(result.get(name)) is int and result[name] >= 0 for name in ("n_test", "n_shared"))
+        and result["n_shared"] <= result["n_test"]
         and isinstance(labels, list)
         and len(labels) == result["n_test"]
         and all(type(label) is int for label in labels)

@@ -339,6 +339,7 @@ def run_cells(
     if workers is not None:
         yield from map(store.keep, workers.run(missing, store))
         return
+    n_jobs = min(n_jobs, max(len(missing), 1))  # more processes would only start
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
         code = dict.fromkeys(digest for cell in missing if cell.own for digest in cell.own.source.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import warnings
@@ -384,7 +385,7 @@ class NetworkFeatures(ImageTransformer):
         self._validate_params()
         name = str(self.model)
         network: Network
-        if getattr(self, "_loaded", ("",))[0] != name:
+        if getattr(self, "_loaded", (None,))[0] != name:
             try:
                 network = open_network(name)
             except FileNotFoundError as error:
@@ -442,14 +443,22 @@ def pyramid_parts(image: Any) -> list[Any]:
 class FeatureCache:
     """Keep features of images in a folder, one .npy file per image. A file appears only when it is complete.
 
+    A checksum of name and features follows the array.
+
     `recipe` is text that describes how features are made. Whatever changes the features must change the recipe.
     """
 
     def __init__(self, folder: str | os.PathLike[str], recipe: str) -> None:
         self._folder = Path(folder).expanduser() / hashlib.sha256(recipe.encode()).hexdigest()[:16]
-        if not (self._folder / "recipe.json").exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._folder / "recipe.json", recipe.encode())
+        try:
+            if not (self._folder / "recipe.json").exists():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._folder / "recipe.json", recipe.encode())
+        except OSError as error:
+            raise OSError(
+                f"cache={str(folder)!r} cannot keep features: {error.strerror or error}. Choose another "
+                "folder, or leave it out."
+            ) from error
         self._writable = True
 
     def get(self, key: str, n_features: int | None) -> Array | None:
@@ -457,17 +466,20 @@ class FeatureCache:
         try:
             with open_regular(self._path(key)) as file:
                 features: Array = np.lib.format.read_array(file, allow_pickle=False)
+                is_whole = file.read() == _checksum(key, features)
         except (OSError, ValueError, EOFError, MemoryError):
             return None
         is_plain = features.ndim == 1 and features.dtype == np.float32 and np.isfinite(features).all()
-        return features if is_plain and n_features in (None, len(features)) else None
+        return features if is_whole and is_plain and n_features in (None, len(features)) else None
 
     def put(self, key: str, features: Array) -> None:
         """Write the features of a key. Warn once if they cannot be written."""
         path = self._path(key)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, lambda file: np.save(file, features, allow_pickle=False))
+            content = io.BytesIO()
+            np.save(content, features, allow_pickle=False)
+            write_atomically(path, content.getvalue() + _checksum(key, features))
         except OSError as error:
             if self._writable:
                 warnings.warn(f"Features cannot be kept in {self._folder}: {error}.", stacklevel=3)
@@ -475,3 +487,7 @@ class FeatureCache:
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.npy"
+
+
+def _checksum(key: str, features: Array) -> bytes:
+    return hashlib.sha256(key.encode() + features.tobytes()).digest()

@@ -50,13 +50,22 @@ class Sorter:
                 place_for(place / "image")  # raises if nothing can be written there
 
     def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
-        """Return for each image if it is in the folder of a class already, and these as what is not used."""
+        """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
+
+        An image may be in the folder of a class already. One that is to be moved can be moved only once,
+        however often it is given, also by links.
+        """
         homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
         parents = {file.parent: Path(os.path.realpath(file.parent)) for file in files}
         inside = {parent for parent, real in parents.items() if homes & {real, *real.parents}}
-        is_there = [file.parent in inside for file in files]
-        there = [file for file, is_in in zip(files, is_there, strict=True) if is_in]
-        return is_there, [(file, f"sorted into {shown(self.folder)} already") for file in there]
+        reasons = [f"sorted into {shown(self.folder)} already" * (file.parent in inside) for file in files]
+        if self.how == "move":
+            first: dict[str, int] = {}
+            for i in sorted(range(len(files)), key=lambda i: files[i].is_symlink()):  # links come last
+                if first.setdefault(os.path.realpath(files[i]), i) != i:
+                    reasons[i] = reasons[i] or "given twice, or a link to an image that is moved"
+        unused = [(file, reason) for file, reason in zip(files, reasons, strict=True) if reason]
+        return [bool(reason) for reason in reasons], unused
 
     def put(self, image: str | os.PathLike[str], name: str) -> Path:
         """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import os
+import re
 from pathlib import Path
 
 from ledl.csv_cells import from_cell
@@ -14,6 +15,7 @@ from ledl.images._reading import ImageError, shown
 
 # Names of the columns; the first that is there counts.
 PATHS, LABELS = ("filename", "path"), ("label",)
+SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)  # the first line of some tables of Excel
 LONGEST_LABEL = 255  # characters, as for names of folders
 LARGEST_TABLE = 2**26  # bytes: about a million lines
 
@@ -92,7 +94,10 @@ def _rows(table: Path) -> list[tuple[int, list[str]]]:
         if "\0" in text:
             raise ValueError("it is not text")
         best: list[tuple[int, list[str]]] = []
-        for separator in ",;\t":
+        first, end, rest = text.partition("\n")
+        hint = SEPARATOR.fullmatch(first)
+        text = end + rest if hint else text
+        for separator in hint[1] if hint else ",;\t":
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
             rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
             if rows and _columns(rows[0][1]):

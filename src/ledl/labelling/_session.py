@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
 
@@ -119,6 +120,9 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                 ) from None
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
+        check_folder(options.folder, store, report)
+        if is_writer:
+            store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
         extractor = extractor_of(options, store, sorted(inside), is_writer, report)
         images = store.sync(options.folder, inside) if is_writer else store.images()
         images = [image for image in images if not image.gone and image.path in inside]
@@ -137,6 +141,26 @@ def check_store(folder: Path, store: Path) -> None:
             f"--store {shown(store)} is in {shown(folder)}, so that its thumbnails would be labelled, too. "
             "Choose a folder elsewhere, or one whose name begins with a dot."
         )
+
+
+def check_folder(folder: Path, store: Store, report: Callable[[str], None]) -> None:
+    """Raise RefusedError if the labels are of images elsewhere, whose names may also be names here.
+
+    A store in the folder itself belongs to it, wherever both were copied.
+    """
+    top, before = os.path.realpath(folder), os.fsdecode(unquote_to_bytes(store.get("folder")))
+    if before in ("", top) or is_below(top, store.place):
+        return
+    if any(Path(before, image.path).is_file() for image in store.images() if not image.gone):
+        with suppress(OSError):
+            if os.path.samefile(before, top):
+                return
+        raise RefusedError(
+            f"{shown(store.place)} has the labels of {shown(before)}, and images of the same name would get "
+            f"them. Give another folder with --store. If {shown(folder)} has the same images, copy the labels "
+            f"to {shown(folder / NAME)}, and leave --store out."
+        )
+    report(f"The labels are those of {shown(before)}, whose images are not there any more.")
 
 
 def look_into(

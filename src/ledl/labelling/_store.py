@@ -25,6 +25,16 @@ from ledl.images import ImageError, content_key, shown
 FORMAT = 1  # of the tables; a newer one is refused
 NAME = ".ledl-labels"  # of the folder in the folder of images
 LABELS, BACKUP, LOCK, ADDRESS = "labels.sqlite", "labels-at-last-start.sqlite", "lock.sqlite", "address"
+# What SQLite reports if the disk is full or read-only, or the file is in use: it is not damaged then.
+NOT_DAMAGED = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
 # Views of answers that are not a person's.
 BY = {"folder": "folder", "table": "table"}
 
@@ -89,6 +99,22 @@ class Change(NamedTuple):
     words: str
     answers: list[Answer]
     classes: list[Class]
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error means that a file is damaged, and not that the disk is full or the like."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in NOT_DAMAGED
+
+
+@contextmanager
+def stored(place: Path) -> Iterator[None]:
+    """Report what keeps a block from storing something, such as a full disk, in plain words."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise StoreError(
+            f"Not stored: {error}. Look whether the disk of {shown(place)} is full or read-only, and try again."
+        ) from error
 
 
 def place_of(folder: Path, given: Path | None = None) -> Path:
@@ -181,6 +207,11 @@ class Store:
             )
 
     def _damaged(self, error: sqlite3.DatabaseError) -> StoreError:
+        if not is_damage(error):
+            return StoreError(
+                f"{shown(self.file)} cannot be opened: {error}. Look whether the disk is full or "
+                "read-only, and try again. The labels are as they were."
+            )
         backup = self.place / BACKUP
         there = (
             f"{shown(backup)} has the labels at the last start: copy it to {LABELS}" if backup.exists() else ""
@@ -202,19 +233,15 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Store the block as a whole, or not at all. A full disk is an error in plain words."""
-        try:
-            self.db.execute("BEGIN IMMEDIATE")
-            yield
-            self.db.execute("COMMIT")
-        except BaseException as error:
-            with suppress(sqlite3.Error):
-                self.db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.DatabaseError):
-                raise StoreError(
-                    f"Not stored: {error}. Look whether the disk of {shown(self.place)} is full or read-only, "
-                    "and try again."
-                ) from error
-            raise
+        with stored(self.place):
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self.db.execute("ROLLBACK")
+                raise
 
     def close(self) -> None:
         """Close the file."""
@@ -227,33 +254,40 @@ class Store:
 
     def set(self, **values: str) -> None:
         """Store settings."""
-        self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
+        with stored(self.place):
+            self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
 
     # Images
 
     def sync(self, folder: Path, found: dict[str, tuple[int, int]]) -> list[Image]:
         """Take in the images that are there now: path, size and time of change. Return all that are known.
 
-        Missing ones are marked as gone. A new one that has the content of a missing one is that one, renamed.
+        Missing ones are marked as gone. A file that is new or has changed, and has the content of a missing or
+        changed one, is that one: it was renamed, perhaps to the name of another.
         """
         known = {image.path: image for image in self.images()}
-        missing = {path: image for path, image in known.items() if path not in found}
-        by_size: dict[int, list[Image]] = {}
-        for image in missing.values():
-            by_size.setdefault(image.size, []).append(image)
+        # Images that are not, or not for sure, where they were.
+        astray = {path: image for path, image in known.items() if found.get(path) != (image.size, image.mtime)}
         contents = dict(self.db.execute("SELECT id, content FROM images WHERE content IS NOT NULL"))
-        moved: dict[str, Image] = {}
+        sizes = {image.size for image in astray.values() if image.id in contents}
+        now = dict[str, str]()
         for path, (size, _) in found.items():
-            candidates = by_size.get(size, ()) if path not in known else ()
-            if any(image.id in contents for image in candidates):
+            if size in sizes and (path in astray or path not in known):
                 with suppress(OSError, ImageError):  # the features will report it
-                    content = content_key(folder / path, is_image=True)
-                    same = next((i for i in candidates if contents.get(i.id) == content), None)
-                    if same is not None:
-                        moved[path] = same
-                        by_size[size].remove(same)
+                    now[path] = content_key(folder / path, is_image=True)
+        for path in [path for path in now if path in astray and now[path] == contents.get(astray[path].id)]:
+            del now[path], astray[path]  # only its time has changed
+        by_content: dict[str, list[Image]] = {}
+        for image in astray.values():
+            by_content.setdefault(contents.get(image.id, ""), []).append(image)
+        moved = {path: by_content[content].pop(0) for path, content in now.items() if by_content.get(content)}
+        left = {image.id for image in moved.values()} | {known[path].id for path in moved if path in known}
         with self._transaction():
             self.db.execute("UPDATE images SET gone=1")
+            # A name that no file has: for a moment, or until an image whose place was taken is found again.
+            self.db.executemany(
+                "UPDATE images SET path=? WHERE id=?", [(b"\0%d" % key, key) for key in sorted(left)]
+            )
             for path, image in moved.items():
                 self.db.execute("UPDATE images SET path=? WHERE id=?", (os.fsencode(path), image.id))
             # The content of a file that has changed is not known until its features are made.
@@ -448,6 +482,19 @@ class FeatureRows:
     def __init__(self, place: Path, recipe: str) -> None:
         (place / "features").mkdir(mode=0o700, exist_ok=True)
         self.file = place / "features" / f"{blake2b(recipe.encode(), digest_size=8).hexdigest()}.sqlite"
+        with stored(place):
+            try:
+                self._open()
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                for end in ("", "-wal", "-shm"):  # features can be made again
+                    Path(f"{self.file}{end}").unlink(missing_ok=True)
+                self._open()
+        write_atomically(self.file.with_suffix(".txt"), recipe.encode())
+
+    def _open(self) -> None:
+        """Open the file, or begin it. Raise sqlite3.DatabaseError if it is damaged."""
         self.db = sqlite3.connect(self.file, timeout=5)
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=NORMAL")
@@ -455,7 +502,9 @@ class FeatureRows:
             "CREATE TABLE IF NOT EXISTS rows(image INTEGER PRIMARY KEY, size INTEGER, mtime INTEGER, "
             "content TEXT, row BLOB)"
         )
-        write_atomically(self.file.with_suffix(".txt"), recipe.encode())
+        (fault,) = self.db.execute("PRAGMA quick_check(1)").fetchone()
+        if fault != "ok":
+            raise sqlite3.DatabaseError(fault)
 
     def close(self) -> None:
         """Close the file."""
@@ -474,7 +523,7 @@ class FeatureRows:
 
     def put(self, images: Sequence[Image], contents: Sequence[str | None], rows: Array) -> None:
         """Store the features of images, and the sha256 of their files."""
-        with self.db:
+        with stored(self.file.parent), self.db:
             self.db.executemany(
                 "INSERT OR REPLACE INTO rows VALUES(?, ?, ?, ?, ?)",
                 [

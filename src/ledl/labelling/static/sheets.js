@@ -94,7 +94,7 @@ export function editSheet(one, all, done) {
       trouble.textContent = error.message;
     }
   };
-  const name = el("input", { type: "text", value: one.name, "aria-label": "New name", maxlength: 200, spellcheck: "false", autocomplete: "off" });
+  const name = el("input", { type: "text", value: one.name, "aria-label": "New name", maxlength: 255, spellcheck: "false", autocomplete: "off" });
   const into = el("select", { "aria-label": "Merge into" }, ...all.filter((other) => other.id !== one.id).map((other) => el("option", { value: other.id, text: other.name })));
   const other = () => all.find((candidate) => candidate.id === Number(into.value));
   const rename = el("form", { on: { submit: run("", () => ({ name: name.value.trim() }), () => `Renamed ${quoted(one.name)} to ${quoted(name.value.trim())}.`) } }, name, el("button", { text: "Rename" }));
