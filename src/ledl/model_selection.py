@@ -65,11 +65,13 @@ from ledl.estimators import (
     view_of,
     with_callbacks,
 )
+from ledl.kernels import power_of
 from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks, floats_of, map_rows
 from ledl.solvers.iteration import Status
 from ledl.solvers.lasso import reachable
 from ledl.solvers.ledl import Atoms, DualStep, solve
+from ledl.subspace import scaled
 
 __all__ = ["BatchedSearchCV", "LEDLClassifierCV"]
 
@@ -706,11 +708,10 @@ def in_batches(jobs: Sequence[Item], n_numbers: int, like: Array, n_jobs: int | 
 N_FOLDS = 5
 HELD_OUT_SAMPLES = 200
 
-# Candidates are trained roughly, in float32 and with a few iterations: their scores hardly change after these
-# (docs/accuracy.md). The codes of their test samples need no more than this gap.
-ROUGH_ITERATIONS, ROUGH_TOL = 20, 1e-4
-# Samples of this size have norms and products that float32 can hold.
-FLOAT32_SIZES = 1e-12, 1e12
+# Candidates are trained roughly, with a few iterations: their scores hardly change after these
+# (docs/accuracy.md). The codes of their test samples need no more than this gap. From so many samples on,
+# float32 saves time.
+ROUGH_ITERATIONS, ROUGH_TOL, FLOAT32_SAMPLES = 20, 1e-4, 100
 
 # Number of times that samples are drawn to estimate `expected_accuracy_`.
 N_DRAWS = 1000
@@ -952,9 +953,6 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         """The factor of the scores of `best_estimator_` in its probabilities."""
         return float(vars(self).get("_best_temperature", self.temperature_))
 
-    # Defaults are for few samples with many features. scikit-learn's checks have two-dimensional blobs.
-    _poor_score = True
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LEDLClassifier._parameter_constraints,  # for the shared parameters
         "rules": ["array-like", str],
@@ -1079,7 +1077,12 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 stacklevel=5,
             )
         else:
-            folds = list(split(base, in_float32(X) if self.normalize else X, y, cv, groups, sample_weight))
+            seen = X
+            powers = [power_of(model.kernel) for model in models]
+            if self.normalize and len(X) >= FLOAT32_SAMPLES and None not in powers:
+                # Powers of samples of norm 1, scaled to norm 1 again, are those of the samples themselves.
+                seen = namespace(X).astype(scaled(X), namespace(X).float32, copy=False)
+            folds = list(split(base, seen, y, cv, groups, sample_weight))
             check_folds(folds, classes)
         tasks = Tasks(self, X, y, len(models) * len(folds) + (self.n_best if folds else 1))
         if folds:
@@ -1251,13 +1254,6 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found = self.predict_proba(X)
         xp = namespace(found)
         return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
-
-
-def in_float32(X: Array) -> Array:
-    """Return samples in float32, for candidates; or as they are, if their sizes do not allow it."""
-    xp = namespace(X)
-    low, high = FLOAT32_SIZES
-    return xp.astype(X, xp.float32, copy=False) if low < float(xp.max(xp.abs(X))) < high else X
 
 
 def learns_like(first: LEDLClassifier, second: LEDLClassifier) -> bool:
@@ -1494,5 +1490,6 @@ def best_factor(F: Array, labels: Array, weights: Array | None = None) -> float:
         ),
         bounds=LOG_FACTORS,
         method="bounded",
+        options={"xatol": 1e-7},
     )
     return float(np.exp(found.x)) / spread

@@ -287,7 +287,9 @@ def test_the_choice_weighs_training_and_test_samples():
     for i, alpha in enumerate([0.1, 0.01, 0.001]):
         hits = np.empty(len(y))
         for train, test in folds:
-            one = clone(model.best_estimator_).set_params(alpha=alpha).fit(X[train], y[train], w[train])
+            one = (
+                clone(model.best_estimator_).set_params(transform_alpha=alpha).fit(X[train], y[train], w[train])
+            )
             hits[test] = one.predict(X[test]) == y[test]
         assert_allclose(model.cv_results_["mean_test_accuracy"][i], np.average(hits, weights=w))
     best = clone(model.best_estimator_).fit(X, y, sample_weight=w)
