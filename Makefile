@@ -16,7 +16,7 @@ help:  ## this list
 	touch $@
 
 demo: .venv/.ready  ## all methods on scikit-learn's digits; a model of a folder of images, and why it answers so
-	$(BIN)/ledl reproduce --out demo
+	$(BIN)/ledl reproduce --splits 3 --out demo
 	test -d demo/images || $(BIN)/ledl datasets digits --out demo/images
 	$(BIN)/ledl fit demo/images --out demo/model.ledl --features pixels --size 8 --per-class 5
 	$(BIN)/ledl predict demo/model.ledl demo/images --labels folder --format csv > demo/labels.csv
