@@ -677,6 +677,8 @@ def test_explanations_are_those_of_the_model_that_was_chosen(digits, fitted):
         found.base + found.contributions.sum(axis=0), fitted.decision_function(x[None])[0], rtol=1e-9
     )
     assert_allclose(found.probabilities, fitted.predict_proba(x[None])[0], rtol=1e-9)
+    first, second = np.sort(found.probabilities)[::-1][:2]
+    assert f"it is {first / second:.{1 if first / second < 10 else 0}f} times as likely as" in str(found)
     parts = [explain(one, x) for one in fitted.estimators_]
     assert_array_equal(found.codes, np.concatenate([one.codes for one in parts]))
     # A part of an atom has the sign that it has in its own model.

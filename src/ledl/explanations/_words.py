@@ -138,6 +138,14 @@ def reasons(explanation: Explanation, thing: str) -> list[str]:
             f"reaches this one, {shares[0]} comes from {thing}s that are labelled {best}, and {shares[1]} from "
             f"{thing}s that are labelled {other}."
         )
+    elif explanation.rule == "mean" and explanation.probabilities is not None:
+        likely, less = explanation.probabilities[[first, second]]
+        ratio = likely / less if less > 0 else np.inf
+        times = f"{ratio:.{1 if ratio < 10 else 0}f}" if ratio <= 1000 else "more than 1000"
+        found.append(
+            f"The model takes this {thing} apart into pieces that it knows, in several ways. Taken together, "
+            f"the pieces speak for {best}: it is {times} times as likely as {other}."
+        )
     elif kind == "sums":
         points = [f"{scores[j]:z.{explanation._decimals}f}" for j in (first, second)]
         found.append(
