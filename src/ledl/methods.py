@@ -136,7 +136,7 @@ class Method:
         ----------
         settings : dict, default=None
             Parameters to set. ``power`` is for the features: the estimator gets sign(x) |x|^power, as its
-            kernel where it has such a one, and from a first step otherwise.
+            kernel where that is linear, and from a first step otherwise.
         seed : int, default=0
             Value of ``random_state``, if there is such a parameter.
 
@@ -162,15 +162,17 @@ class Method:
         estimator.set_params(**dict.fromkeys(drawn, seed), **params)
         if power == 1:
             return estimator
-        if hasattr(type(estimator), "dictionary_") and "kernel" in estimator.get_params():
+        if hasattr(type(estimator), "dictionary_") and estimator.get_params().get("kernel") == "linear":
             return estimator.set_params(kernel=power)
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import FunctionTransformer
 
         from ledl.subspace import FeatureMap
 
-        own = estimator.steps if isinstance(estimator, Pipeline) else [("estimator", estimator)]
-        return Pipeline([("power", FunctionTransformer(FeatureMap(power))), *own])
+        # A user's pipeline stays whole: it may have a cache, or a step of this name.
+        is_ours = self.estimator is None and isinstance(estimator, Pipeline)
+        last = estimator.steps if is_ours else [("estimator", estimator)]
+        return Pipeline([("power", FunctionTransformer(FeatureMap(power))), *last])
 
 
 def _powers(*exponents: float) -> list[float]:
@@ -403,6 +405,12 @@ def own_method(given: Any) -> Method:
             raise ValueError(
                 f"The grid of {name or type(estimator).__name__} has {unknown!r}, which is no parameter of "
                 f"{type(estimator).__name__}. Its parameters are {', '.join(known)}."
+            )
+        if any("power" in table for table in tables):
+            raise ValueError(
+                f"The grid of {name or type(estimator).__name__} has 'power', but that is the power of the "
+                "features, which every method may choose. Put the estimator into a Pipeline, where its "
+                "parameter is STEP__power."
             )
     try:
         clone(estimator)

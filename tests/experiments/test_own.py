@@ -18,17 +18,18 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from typer.testing import CliRunner
 
-from ledl import LEDLClassifierCV
+from ledl import CRCClassifier, LEDLClassifierCV
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, SUPERVISED, Plan, _report, _reproduce, reproduce
 from ledl.experiments._cells import as_json
 from ledl.experiments._cluster import find_trouble
+from ledl.methods import own_method
 from ledl.plots import OWN
 
 QUICK = {"n_per_class": 3, "n_splits": 2}
@@ -147,6 +148,31 @@ def test_the_command(samples, tmp_path):
     assert "crc,mymethod:Mine,mymethod:search" in report
 
 
+class Powered(SVC):
+    def __init__(self, power=1):
+        super().__init__()
+        self.power = power
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        CRCClassifier(),
+        CRCClassifier(kernel="rbf"),
+        CRCClassifier(kernel="hellinger"),
+        CRCClassifier(kernel=0.25, normalize=False),
+        Pipeline([("power", StandardScaler()), ("svm", SVC())]),
+    ],
+)
+def test_what_was_judged_on_powers_is_what_is_made(estimator):
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y = X[:100] - 4, X[100:200] - 4, y[:100]
+    roots, roots_test = (np.sign(Z) * np.sqrt(np.abs(Z)) for Z in (X, X_test))
+    expected = clone(estimator).fit(roots, y).decision_function(roots_test)
+    made = own_method(estimator).make({"power": 0.5}).fit(X, y)
+    np.testing.assert_allclose(made.decision_function(X_test), expected, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
@@ -158,6 +184,7 @@ def test_the_command(samples, tmp_path):
         (["sklearn.svm:Nothing"], "cannot be imported"),
         ([("mine", 5)], "is a int, which has no fit and no predict"),
         ([GridSearchCV(SVC(), {"D": [1]})], "has 'D', which is no parameter of SVC"),
+        ([GridSearchCV(Powered(), {"power": [2]})], "has 'power', but that is the power of the features"),
         ([("ledl", SVC())], "another method with the name 'ledl'"),
         ([SVC(), SVC()], "another method with the name 'SVC'"),
     ],

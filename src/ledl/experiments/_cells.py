@@ -695,9 +695,11 @@ def fits(result: Mapping[str, Any], cell: Cell) -> bool:
     method, settings, known = cell.how, result["settings"], cell.known_settings
     if cell.own is not None:
         tables = [method.grid] if isinstance(method.grid, Mapping) else method.grid
-        choices = [{name: as_json(list(table[name])) for name in table} for table in tables]
+        choices = [
+            {"power": TRIED_POWERS, **{name: as_json(list(table[name])) for name in table}} for table in tables
+        ]
         if known is None and not any(
-            settings.keys() == {*choice, "power"} and all(settings[name] in choice[name] for name in choice)
+            settings.keys() == choice.keys() and all(settings[name] in choice[name] for name in choice)
             for choice in choices
         ):
             return False
