@@ -65,7 +65,7 @@ from ledl.estimators import (
     view_of,
     with_callbacks,
 )
-from ledl.kernels import power_of
+from ledl.kernels import POWER, power_of
 from ledl.parallel import n_places, one_blas_thread, run_tasks
 from ledl.samples import InMemoryBlocks, floats_of, map_rows
 from ledl.solvers.iteration import Status
@@ -775,7 +775,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     ridge_alpha : float or sequence of floats, default=2**5, 2**3, ..., 2**-7
         Weights :math:`\beta` of the ridge codes of the rules ``"regularized"`` and ``"ridge"`` to choose from.
 
-    kernels : sequence of str, floats or callables, default=("linear", "hellinger", 0.25)
+    kernels : str, float, callable, or sequence of these, default=("linear", "hellinger", 0.25)
         Kernels to choose from. See `LEDLClassifier`. ``"hellinger"`` is linear in the square roots of pixels or
         features, and 0.25 in the square roots of these.
 
@@ -828,10 +828,11 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
     Attributes
     ----------
     best_estimator_ : LEDLClassifier
-        The best model, fitted on all samples. Setting its parameters changes only its own predictions.
+        The best model, fitted on all samples.
 
     estimators_ : list of LEDLClassifier
         The models whose log odds are averaged, the best first. Those with the same kernel share their atoms.
+        Setting parameters of one changes only its own predictions.
 
     weights_ : ndarray of shape (n_estimators,)
         What the log odds of each are multiplied with in the sum. Only one model has the weight 1.
@@ -960,7 +961,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         "code_weight": ["array-like", Interval(Real, 0, None, closed="left")],
         "alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
         "ridge_alpha": ["array-like", Interval(Real, 0, None, closed="neither")],
-        "kernels": ["array-like", str, callable],
+        "kernels": ["array-like", str, POWER, callable],
         "cv": ["cv_object"],
         "selection": [StrOptions({"log_loss", "accuracy"})],
         "n_best": [Interval(Integral, 1, None, closed="left")],
@@ -1124,7 +1125,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             twins = [one for one in estimators if learns_like(one, model)]
             if twins:  # the same atoms, with other codes or another rule
                 model = copy(twins[0]).set_params(**{**RULE_DEFAULTS, **candidates[k]})
-                model._dictionary = replace(model._dictionary, kept={})
+                model._dictionary = replace(model.dictionary_, kept={})
                 tasks.count(1, "last fit")
             else:
                 tasks.fit("last fit", model, X, y, sample_weight)
@@ -1217,11 +1218,11 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         return odds / xp.sum(odds, axis=1, keepdims=True)
 
     def _records(self) -> Iterator[FittedDictionary]:
-        """Yield the dictionaries whose log odds are averaged, the best first."""
+        """Yield the dictionaries whose log odds are averaged, the best first, with the rules of the fit."""
         yield self.dictionary_
         for model in vars(self).get("_others", []):
-            lasso: Any = model.dictionary_.coder
-            yield replace(model.dictionary_, coder=lasso._replace(tol=self.transform_tol))
+            lasso: Any = model._dictionary.coder
+            yield replace(model._dictionary, coder=lasso._replace(tol=self.transform_tol))
 
     def _exact_scores(self, X: Array) -> Array:
         """Return scores (n, c) of checked samples whose differences, times the temperature, are log odds."""

@@ -1,5 +1,6 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
+import warnings
 from copy import copy, deepcopy
 from itertools import product
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ import ledl
 from helpers.digits import few_digits
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.dictionary import RegularizedRule, ResidualRule, log_odds
+from ledl.estimators import for_chunks
 from ledl.model_selection import (
     Verdict,
     best_factor,
@@ -216,11 +218,20 @@ def test_models_with_the_same_kernel_share_their_atoms(digits):
     assert_allclose(ridge.decision_function(X_test), codes @ W, atol=1e-9)
 
 
-def test_setting_parameters_of_the_best_model_changes_its_own_predictions_alone(digits, fitted):
-    model, X_test = deepcopy(fitted), digits[2]
-    before = model.decision_function(X_test)
-    model.best_estimator_.set_params(rule="residual", transform_alpha=0.5)
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_setting_parameters_of_a_model_changes_its_own_predictions_alone(n_best, digits, fitted, tmp_path):
+    model = deepcopy(fitted) if n_best == 3 else LEDLClassifierCV(**SMALL, n_best=1).fit(*digits[:2])
+    X_test = digits[2]
+    before, explained = model.decision_function(X_test), explain(model, X_test[0])
+    assert len(model.estimators_) == n_best
+    for one in model.estimators_:
+        own = one.decision_function(X_test)
+        one.set_params(rule="residual", transform_alpha=0.5)
+        assert not np.allclose(one.decision_function(X_test), own)
     assert_array_equal(model.decision_function(X_test), before)
+    assert_array_equal(explain(model, X_test[0]).scores, explained.scores)
+    ledl.save(model, tmp_path / "model.ledl")
+    assert_allclose(ledl.load(tmp_path / "model.ledl").decision_function(X_test), before, rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -271,6 +282,12 @@ def test_candidates_are_all_combinations_that_matter(digits):
     assert {one.get("transform_alpha") for one in found} == {2**-4, 2**-7, None}
     assert np.isnan(model.cv_results_["param_ridge_alpha"]).sum() == 12
     assert set(model.cv_results_["param_kernel"]) == {"linear", "hellinger", "0.25"}
+
+
+@pytest.mark.parametrize("kernel", ["hellinger", 0.25, np.inner])
+def test_one_kernel_needs_no_list(kernel, digits):
+    model = LEDLClassifierCV(kernels=kernel, rules="ridge", **SMALL).fit(*digits[:2])
+    assert [one["kernel"] for one in model.cv_results_["params"]] == [kernel] * 2
 
 
 def opposite(x, y):
@@ -604,6 +621,11 @@ def test_names_of_features_are_checked(digits, fitted):
     assert_array_equal(model.predict(frame), fitted.predict(X))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame.rename(columns={"pixel0": "other"}))
+    with pytest.raises(ValueError, match="feature names"):
+        explain(model, frame.iloc[[0], ::-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_array_equal(explain(model, frame.iloc[[0]]).codes, explain(fitted, X[0]).codes)
     names = model.set_output(transform="pandas").transform(frame).columns
     assert names[0] == "ledlclassifiercv0"
 
@@ -701,6 +723,9 @@ def test_dask_arrays_are_predicted_lazily(digits, fitted):
     lazy = da.from_array(X_test, chunks=(20, -1))
     assert_allclose(fitted.predict_proba(lazy).compute(), fitted.predict_proba(X_test), rtol=1e-9)
     assert_array_equal(fitted.predict(lazy).compute(), fitted.predict(X_test))
+    for one in for_chunks(fitted, lazy)._others:  # workers get nothing that predictions do not need
+        assert one._dictionary.samples is None
+        assert not hasattr(one, "history_")
     with pytest.raises(TypeError, match=r"X is a Dask array.*X.compute\(\)"):
         LEDLClassifierCV(**SMALL).fit(lazy, digits[3][:50])
 

@@ -356,11 +356,18 @@ def for_chunks(model: Any, X: Array) -> Any:
     check_flat(X)
     check_rows(X)
     validate_data(model, X, reset=False, skip_check_array=True)  # number and names of features
+    return for_predictions(model)
+
+
+def for_predictions(model: Any) -> Any:
+    """Return a copy of the model, and of models within it, with only the attributes that predictions need."""
     small = copy(model)
     for name in vars(model).keys() - FOR_PREDICTIONS - model._parameter_constraints.keys():
         delattr(small, name)
     # Training samples are for explanations only.
     small._dictionary = replace(model._dictionary, samples=None, sample_labels=None)
+    if "_others" in vars(model):
+        small._others = [for_predictions(one) for one in model._others]
     return small
 
 

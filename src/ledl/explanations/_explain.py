@@ -119,9 +119,13 @@ def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -
     """Return the explanation of one sample by a classifier with atoms, before it can be rejected."""
     if isinstance(model, LEDLClassifierCV):
         return explain_mean(model, given, rival, n_neighbors)
-    dictionary: FittedDictionary = model.dictionary_
+    return explain_record(model.dictionary_, check_samples(model, given), rival, n_neighbors)
+
+
+def explain_record(dictionary: FittedDictionary, X: Array, rival: int | None, n_neighbors: int) -> Explanation:
+    """Return the explanation of one checked sample by a fitted dictionary."""
     classes: Any = dictionary.classes
-    code, z, sq_norm = dictionary.code_one(check_samples(model, given))
+    code, z, sq_norm = dictionary.code_one(X)
     base, contributions = dictionary.contributions(code, z, sq_norm)
     scores = base + contributions.sum(axis=0)
     concentration, residual = dictionary.evidence(code[None], z[None], np.array([sq_norm]))[0].tolist()
@@ -145,7 +149,7 @@ def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -
             atom_neighbors[used], atom_neighbors[used, 0] = -1, used
 
     is_kernel = isinstance(dictionary.space, KernelSpace)
-    seen = dictionary.features.powers(one_row(given).astype(np.float64))
+    seen = dictionary.features.powers(one_row(X).astype(np.float64))
     scale = np.sqrt(np.sum(seen**2)) if dictionary.features.unit_norm else 1.0
     return Explanation(
         predicted=classes[scores.argmax()],
@@ -179,9 +183,10 @@ def explain_mean(model: LEDLClassifierCV, given: Any, rival: int | None, n_neigh
     The rule "regularized" enters with f = -log q of its ratio q. The parts of -q are divided by q, the slope of
     f, and what is left of f is in the base value.
     """
-    found = [explain_codes(one, given, rival, n_neighbors) for one in model.estimators_]
+    X = check_samples(model, given)
+    found = [explain_record(one, X, rival, n_neighbors) for one in model._records()]
     if len(found) == 1:  # with its own scores
-        exponents = log_odds(model.best_estimator_.dictionary_.rule, found[0].scores[None])
+        exponents = log_odds(model.dictionary_.rule, found[0].scores[None])
         return replace(found[0], probabilities=model.probabilities_of(exponents)[0])
     bases, parts = [], []
     for weight, one in zip(model.weights_, found, strict=True):

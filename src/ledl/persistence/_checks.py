@@ -422,7 +422,7 @@ def make(name: str, state: dict[str, Any], room: float) -> Any:
     hold the large ones.
     """
     if name == "_dictionary":
-        return state["best_estimator_"].dictionary_
+        return state["best_estimator_"]._dictionary  # with the rule of the fit, whatever was set since
     record = state["_dictionary"]
     classes, space, K = record.classes, record.space, len(record.atoms)
     if name.endswith("classes_"):
