@@ -657,6 +657,7 @@ def test_a_seed_gives_one_model_and_others_others(digits):
     [
         {"temperature_": -1.0},
         {"temperature_": np.nan},
+        {"_weights": np.array([1.0, -1.0, 1.0])},
         {"temperature_": "hot"},
         {"feature_names_in_": 5},
         {"feature_names_in_": np.array(["a", "b"], dtype=object)},

@@ -529,6 +529,7 @@ def check_other(model: Any, names: set[str]) -> None:
                 "its models are not fitted LEDLClassifiers",
             )
             expect(len(models) == sizes.get("e", 1), "it must have a weight for each model")
+            expect(bool((model.weights_ > 0).all()), "its weights are not positive")
             for one in models:
                 expect(model.n_features_in_ == one.n_features_in_, "its model has other features")
                 expect(
