@@ -135,8 +135,8 @@ class Method:
         Parameters
         ----------
         settings : dict, default=None
-            Parameters to set. ``power`` is for the features: the estimator gets sign(x) |x|^power, as its
-            kernel where that is linear, and from a first step otherwise.
+            Parameters to set. ``power`` is for the features: the estimator gets powers of them, as its kernel
+            where that is linear, and from a first step otherwise.
         seed : int, default=0
             Value of ``random_state``, if there is such a parameter.
 
@@ -167,12 +167,12 @@ class Method:
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import FunctionTransformer
 
-        from ledl.subspace import FeatureMap
-
         # A user's pipeline stays whole: it may have a cache, or a step of this name.
         is_ours = self.estimator is None and isinstance(estimator, Pipeline)
         last = estimator.steps if is_ours else [("estimator", estimator)]
-        return Pipeline([("power", FunctionTransformer(FeatureMap(power))), *last])
+        return Pipeline(
+            [("power", FunctionTransformer(resolve_name("ledl.subspace:FeatureMap")(power))), *last]
+        )
 
 
 def _powers(*exponents: float) -> list[float]:
