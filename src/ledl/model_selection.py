@@ -1100,7 +1100,10 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                     "All samples that cv tests have the weight zero, so nothing can be chosen. Test others."
                 )
             verdicts = [verdict(row, folds, of_tested) for row in judged]
-            kinds = [(candidate["kernel"], candidate["rule"]) for candidate in candidates]
+            # The kernel 0.5 is "hellinger" by another name.
+            kinds = [
+                (power or one["kernel"], one["rule"]) for power, one in zip(powers, candidates, strict=True)
+            ]
             taken = choose_several(verdicts, self.selection, kinds, self.n_best)
             index, best_factor_ = taken[0], verdicts[taken[0]].factor
             # The mean of log odds, in the scale of the best candidate, and the factor for all of them together.

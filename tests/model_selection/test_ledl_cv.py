@@ -31,6 +31,7 @@ from helpers.digits import few_digits
 from ledl import LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.dictionary import RegularizedRule, ResidualRule, log_odds
 from ledl.estimators import for_chunks
+from ledl.kernels import power_of
 from ledl.model_selection import (
     Verdict,
     best_factor,
@@ -216,6 +217,12 @@ def test_models_with_the_same_kernel_share_their_atoms(digits):
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     codes = np.linalg.solve(B @ B.T + ridge.ridge_alpha * np.eye(len(B)), B @ x.T).T
     assert_allclose(ridge.decision_function(X_test), codes @ W, atol=1e-9)
+
+
+def test_a_kernel_and_its_power_are_one_kind(digits):
+    kernels = ["hellinger", 0.5, 1.0, "linear"]
+    model = LEDLClassifierCV(kernels=kernels, rules="classifier", **SMALL).fit(*digits[:2])
+    assert sorted(power_of(one.kernel) for one in model.estimators_) == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("n_best", [1, 3])
