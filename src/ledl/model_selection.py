@@ -1085,7 +1085,8 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 seen = namespace(X).astype(scaled(X), namespace(X).float32, copy=False)
             folds = list(split(base, seen, y, cv, groups, sample_weight))
             check_folds(folds, classes)
-        tasks = Tasks(self, X, y, len(models) * len(folds) + (self.n_best if folds else 1))
+        n_last = min(self.n_best, len({(one["kernel"], one["rule"]) for one in candidates})) if folds else 1
+        tasks = Tasks(self, X, y, len(models) * len(folds) + n_last)
         if folds:
             started = time.perf_counter()
             with warnings.catch_warnings():
@@ -1133,7 +1134,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             else:
                 tasks.fit("last fit", model, X, y, sample_weight)
             estimators.append(model)
-        tasks.count(self.n_best - len(taken) if folds else 0, "last fit")
+        tasks.count(n_last - len(taken), "last fit")
         best, *others = estimators
         adopt(
             self,
