@@ -35,7 +35,18 @@ def idle(client):
 def started(cluster, folder, plan=PLAN, **options):
     """Start the command on the cluster."""
     words = shlex.split(command(plan, folder, 1, figures=False, dask=cluster.scheduler_address))
-    return subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.DEVNULL, text=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-m", *words],
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=heed_interrupts,
+        **options,
+    )
+
+
+def heed_interrupts():
+    """Undo what a job in the background inherits: that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def local_cluster(n_workers=1, threads_per_worker=1):
@@ -176,10 +187,14 @@ def test_an_interrupt_in_a_finalizer_is_not_lost(tmp_path):
         if progress.n_done == 1:
             InterruptingAtItsEnd()
 
-    with local_cluster() as cluster, pytest.raises(KeyboardInterrupt):
-        reproduce(PLAN, tmp_path, dask=cluster.scheduler_address, figures=False, watch=watch)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in the background
+    try:
+        with local_cluster() as cluster, pytest.raises(KeyboardInterrupt):
+            reproduce(PLAN, tmp_path, dask=cluster.scheduler_address, figures=False, watch=watch)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, usual)
     assert 1 <= len(cell_files(tmp_path)) < N_CELLS
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_process_runs_one_cell_at_a_time_and_failures_are_reported(tmp_path, monkeypatch):

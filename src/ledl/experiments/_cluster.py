@@ -104,10 +104,11 @@ class Workers:
 
         In the middle of a call it could be lost (in a finalizer of a future), or reported as Dask's own error.
         """
-        if current_thread() is not main_thread():  # which alone receives signals
+        usual = signal.getsignal(signal.SIGINT)
+        # The main thread alone receives signals, and a job in the background ignores this one.
+        if current_thread() is not main_thread() or usual in (None, signal.SIG_IGN):
             yield
             return
-        usual = signal.getsignal(signal.SIGINT)
 
         def hold(number: int, frame: Any) -> None:
             self._interrupted = True
