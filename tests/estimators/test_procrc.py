@@ -48,6 +48,7 @@ def test_parts_of_an_explanation_add_up_to_the_scores(task):
     X, y, X_test, _ = task
     model = ProCRCClassifier().fit(X, y)
     shown = explain(model, X_test[:1])
+    assert "of what all classes together make" in str(shown)  # not of the sample
     np.testing.assert_allclose(
         shown.base + shown.contributions.sum(axis=0), model.decision_function(X_test[:1])[0], atol=1e-9
     )

@@ -85,7 +85,8 @@ def score_bars(explanation: Explanation, thing: str) -> Bars:
             meaning = f"Share of each class in the labels that reach the {thing}"
     elif kind == "distances":
         values, most = 1 - scores / explanation.base, 1.0
-        meaning = f"Share of the {thing} that each class can rebuild: 1 is all of it, 0 is nothing"
+        whole = "the mixture of all classes" if explanation.rule == "agreement" else f"the {thing}"
+        meaning = f"Share of {whole} that each class can rebuild: 1 is all of it, 0 is nothing"
     else:
         values, most = np.divide(scores.max(), scores, out=np.ones_like(scores), where=scores < 0), 1.0
         meaning = "Closeness of each class, as a share of the best: 0.5 is twice as far away"
@@ -155,8 +156,9 @@ def reasons(explanation: Explanation, thing: str) -> list[str]:
     elif kind == "distances":
         shares = [f"{100 * max(1 - scores[j] / base[j], 0):.1f} %" for j in (first, second)]
         pieces = f"training {thing}s" if explanation.atoms_are_samples else "pieces that the model has learned"
+        whole = "what all classes together make" if explanation.rule == "agreement" else "this one"
         found.append(
-            f"Mixed together, the {pieces} of {best} rebuild {shares[0]} of this one; those of {other} rebuild "
+            f"Mixed together, the {pieces} of {best} rebuild {shares[0]} of {whole}; those of {other} rebuild "
             f"{shares[1]}."
         )
     else:

@@ -454,9 +454,7 @@ class Store:
             )
 
     def curve(self) -> list[tuple[Any, ...]]:
-        """Return labels, accuracy, interval and checks of lessons, the last one for each number of labels,
-        in order of time.
-        """
+        """Return labels, accuracy, interval and checks of lessons: the last for each number of labels."""
         return self.db.execute(
             "SELECT labels, accuracy, low, high, checks FROM lessons JOIN (SELECT max(number) AS number FROM "
             "lessons WHERE accuracy IS NOT NULL GROUP BY labels) USING(number) ORDER BY number"
