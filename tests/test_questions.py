@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from ledl import SemiSupervisedClassifier, next_questions
+from ledl import RejectingClassifier, SemiSupervisedClassifier, next_questions
 from ledl.questions import first_questions, most_useful, usefulness
 
 
@@ -97,5 +97,7 @@ def test_other_samples_are_refused():
         next_questions(model, X[:149])
     with pytest.raises(ValueError, match=r"149 different samples"):
         next_questions(model, np.concatenate([X[:149], X[:1]]))
+    with pytest.raises(TypeError, match=r"RejectingClassifier.*estimator_"):
+        next_questions(RejectingClassifier(model), X)
     with pytest.raises(ValueError, match="n_questions"):
         next_questions(model, X, 0)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import KFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, KFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -194,6 +194,7 @@ def test_what_cannot_be_done_is_told(known):
         (RejectingClassifier(SRCClassifier(), reject_label=3), y, ValueError, "label of a class"),
         (RejectingClassifier(SRCClassifier(), reject_label="none"), y, ValueError, "numbers"),
         (RejectingClassifier(SRCClassifier(), reject_label=np.nan), y, ValueError, "finite"),
+        (RejectingClassifier(SRCClassifier()), y.astype("datetime64[D]"), ValueError, "astype"),
         (RejectingClassifier(SRCClassifier(), cv=HalfOfThem(3)), y, ValueError, "0 times"),
     ]
     for model, labels, error, message in cases:
@@ -319,6 +320,16 @@ def test_labels_reach_samples_of_unknown_classes_less(digits, partly):
         X, y
     )
     assert roc_auc_score(truth >= 5, -any_classifier.estimator_.reach(new)) == pytest.approx(found, abs=0.02)
+
+
+@pytest.mark.parametrize("steps", [[], [StandardScaler()]], ids=["classifier", "pipeline"])
+def test_a_search_within_a_semi_supervised_classifier_rejects_by_its_choice(steps, partly):
+    name = "crcclassifier__alpha" if steps else "alpha"
+    inner = make_pipeline(*steps, CRCClassifier()) if steps else CRCClassifier()
+    search = GridSearchCV(inner, {name: [0.1, 1.0]}, cv=2)
+    model = RejectingClassifier(SemiSupervisedClassifier(search, random_state=0)).fit(*partly)
+    assert model.evidence_.shape[1] == (2 if steps else 4)
+    assert len(model.predict(partly[0][:3])) == len(model.p_values(partly[0][:3])) == 3
 
 
 def test_labels_that_are_text_may_be_missing(digits, partly):

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import VotingClassifier
-from sklearn.linear_model import LogisticRegression, RidgeClassifier, RidgeClassifierCV
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
@@ -19,6 +20,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import ledl
 from ledl import CRCClassifier, LEDLClassifier, LEDLClassifierCV, SemiSupervisedClassifier
 from ledl import semi_supervised as module
 from ledl.datasets import few_shot_splits
@@ -158,6 +160,42 @@ def test_any_classifier_may_start(digits, estimator):
     assert (model.transduction_ == y).mean() > 0.85
 
 
+def test_a_search_of_one_candidate_changes_nothing(digits):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    crc, make = CRCClassifier(alpha=1.0, rule="regularized"), partial(SemiSupervisedClassifier, random_state=0)
+    alone = make(crc, methods=("supervised",)).fit(X, y)
+    search = make(GridSearchCV(crc, {"alpha": [1.0]}, cv=2), methods=("supervised",)).fit(X, y)
+    np.testing.assert_allclose(search.predict_proba(X), alone.predict_proba(X), atol=1e-6)
+    cv = LEDLClassifierCV(kernels="linear", max_iter=5, tol=0, cv=2, random_state=0)
+    search = GridSearchCV(cv, {"n_best": [2]}, cv=2).fit(X[:60], y[:60])  # it has probabilities, too
+    np.testing.assert_allclose(supervised_scores(search, X), search.best_estimator_.decision_function(X))
+
+
+def test_a_search_with_several_metrics_is_judged_by_that_of_refit(digits):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    search = GridSearchCV(
+        CRCClassifier(), {"alpha": [0.1, 1.0]}, scoring=["accuracy", "f1_macro"], refit="f1_macro"
+    )
+    model = SemiSupervisedClassifier(search, random_state=0).fit(X, y)
+    assert len(model.hidden_rows_) == 60
+
+
+def test_dask_arrays_stay_lazy(digits):
+    da = pytest.importorskip("dask.array")
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    model = SemiSupervisedClassifier(CRCClassifier(), random_state=0).fit(X, y)
+    lazy = da.from_array(digits[0][150:250], chunks=(30, 64))
+    for name in ("predict", "predict_proba", "reach"):
+        found = getattr(model, name)(lazy)
+        assert isinstance(found, da.Array)
+        assert found.chunks[0] == lazy.chunks[0]
+        expected = getattr(model, name)(digits[0][150:250])
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(found.compute(), expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="63 features"):
+        model.predict(lazy[:, :63])
+
+
 def test_settings_of_a_search_do_not_see_the_hidden_labels(digits):
     X, _, partly = digits
     labelled = np.flatnonzero(partly >= 0)
@@ -226,6 +264,13 @@ def test_blank_images_of_all_brightnesses(digits):
         assert np.isfinite(model.label_distributions_).all()
         assert np.isfinite(model.predict_proba(X[100:150])).all()
         assert np.isfinite(model.reach(X[100:150])).all()
+
+
+def test_samples_of_one_feature_are_alike_and_their_model_is_saved(digits, tmp_path):
+    X, y = np.arange(1.0, 31)[:, None], np.where(np.arange(30) < 20, digits[1][:30], -1)  # 1 after scaling
+    model = SemiSupervisedClassifier(random_state=0).fit(X, y)
+    ledl.save(model, tmp_path / "alike.ledl")
+    np.testing.assert_array_equal(ledl.load(tmp_path / "alike.ledl").predict(X), model.predict(X))
 
 
 def test_copies_count_once_and_share_their_label(digits):
@@ -334,12 +379,28 @@ def test_everything_labelled_is_supervised(digits):
     np.testing.assert_allclose(model.predict_proba(X), wanted)
 
 
+def test_scores_of_folds_have_one_scale_whatever_a_search_takes_there(digits, monkeypatch):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    scales = iter([1.0, 1e6, 1e-3, 1e2, 1e4])
+
+    class Scaled(CRCClassifier):
+        def _log_odds(self, X):
+            return next(scales) * super()._log_odds(X)
+
+    model = SemiSupervisedClassifier(CRCClassifier(), methods=("supervised",), random_state=0)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    monkeypatch.setattr(module, "without_fold", lambda *arguments: Scaled())
+    np.testing.assert_allclose(clone(model).fit(X, y).predict_proba(X), expected, rtol=1e-4)
+
+
 def test_classifiers_without_scores_of_classes_are_refused(digits):
     X, _, partly = digits
     with pytest.raises(ValueError, match=r"45 columns for 10 classes.*'ovr'"):
         SemiSupervisedClassifier(SVC(decision_function_shape="ovo")).fit(X, partly)
     with pytest.raises(TypeError, match="VotingClassifier has neither predict_proba nor decision_function"):
         SemiSupervisedClassifier(VotingClassifier([("lda", LDA)])).fit(X, partly)
+    with pytest.raises(TypeError, match="LinearRegression is no classifier"):
+        SemiSupervisedClassifier(LinearRegression()).fit(X, partly)
 
 
 def test_progress_is_logged(digits, caplog):

@@ -445,7 +445,10 @@ def facts(found: ImageModel) -> dict[str, str]:
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
         accuracy = with_interval(record.cv_accuracy, record.cv_interval)
-        described["accuracy"] = f"{accuracy} in {record.cv_folds}-fold cross-validation"
+        folds = f"{record.cv_folds}-fold cross-validation"
+        described["accuracy"] = (
+            f"{accuracy} {'on images that were left out' if record.cv_folds == 1 else 'in ' + folds}"
+        )
         if isinstance(classifier, SemiSupervisedClassifier):
             described["accuracy"] = f"{accuracy} for labelled images while their labels were hidden"
         elif record.cv_corrected:

@@ -594,7 +594,7 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str], to
             own = with_features_of(first, model)
             # CRC keeps the alpha of its fit.
             change = {"coder": Ridge(model.alpha)} if isinstance(model, CRCClassifier) else {}
-            adopt(own, **fitted_attributes(replace(first.dictionary_, **change)))
+            own._dictionary = replace(first.dictionary_, **change)  # its atoms as features are made if needed
             row[i] = Candidate(own, {}, own.dictionary_)
     return trained
 
@@ -1475,10 +1475,10 @@ def check_folds(folds: list[Fold], classes: Array) -> None:
 def log_losses(F: Array, labels: Array, factor: float, weights: Array | None = None) -> Array:
     """Return the losses of samples with exponents F, (n, c), and labels 0, ..., c - 1, which are smoothed.
 
-    For the smoothing, samples count as many times as they weigh.
+    With weights, n of the smoothing is the number of samples of equal weight that say as much.
     """
     scaled = factor * np.asarray(F, dtype=np.float64)
-    rest = 1 / ((len(F) if weights is None else weights.sum()) + 2)
+    rest = 1 / (n_effective(weights, len(F)) + 2)
     own = np.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
     return logsumexp(scaled, axis=1) - (1 - rest) * own - rest * scaled.mean(axis=1)
 

@@ -360,7 +360,7 @@ class CodesDisplay:
             if self.predicted is not None:
                 verdict = "right" if self.predicted[i] == self.y[i] else "wrong"
                 title += f", predicted {self.predicted[i]} ({verdict})"
-            ax.set_title(title, fontsize=8, loc="left", pad=2)
+            ax.set_title(title, fontsize=8, loc="left", pad=2, parse_math=False)  # "$5" is a name
             ax.tick_params(labelsize=7)
         axes[-1].set_xlabel("atom, sorted by class (shaded and orange: the sample's own class)", fontsize=8)
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -13,11 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
 from ledl.parallel import n_threads, one_blas_thread
-from ledl.semi_supervised import distinct_rows
+from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows
 from ledl.solvers.graph import Graph
-
-if TYPE_CHECKING:
-    from ledl.semi_supervised import SemiSupervisedClassifier
 
 # A sample that labels reach this much is believed by half. 1 is usual, see `SemiSupervisedClassifier.reach`.
 HALF_BELIEVED = 0.5
@@ -70,6 +66,11 @@ def next_questions(model: SemiSupervisedClassifier, X: Array, n_questions: int =
     >>> int((known >= 0).sum())
     60
     """
+    if not isinstance(model, SemiSupervisedClassifier):
+        raise TypeError(
+            f"model is a {type(model).__name__}, but questions are about the graph of a "
+            "SemiSupervisedClassifier. Give a fitted one; that of a RejectingClassifier is its estimator_."
+        )
     check_is_fitted(model)
     check_scalar(n_questions, "n_questions", Integral, min_val=1)
     X = np.asarray(X)

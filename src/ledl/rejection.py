@@ -629,6 +629,11 @@ def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> 
 def checked_label(label: Any, classes: Array) -> Any:
     """Return the label of rejected samples. Raise if it is a class, or not of the type of the classes."""
     numbers = classes.dtype.kind in "biuf"
+    if not numbers and not all(isinstance(one, str) for one in classes.tolist()):
+        raise ValueError(
+            f"The labels have the type {classes.dtype}, which has no name for samples of no class. Give labels "
+            "that are text or numbers, such as y.astype(str)."
+        )
     if label is None:
         label = min(-1, math.floor(classes.min()) - 1) if numbers else "none of these"
     if numbers == isinstance(label, str):

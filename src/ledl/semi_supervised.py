@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral, Real
@@ -23,9 +24,19 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ledl.arrays import Array, add_rows, as_array, float32_products, is_torch, namespace, place, to_host
+from ledl.arrays import (
+    Array,
+    add_rows,
+    as_array,
+    float32_products,
+    is_dask,
+    is_torch,
+    namespace,
+    place,
+    to_host,
+)
 from ledl.estimators import (
     DEVICE,
     N_JOBS,
@@ -47,6 +58,7 @@ from ledl.model_selection import (
     log_losses,
 )
 from ledl.parallel import map_in_threads, n_threads, one_blas_thread
+from ledl.samples import check_rows, map_rows
 from ledl.solvers.graph import (
     Graph,
     Spread,
@@ -415,22 +427,31 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         logger.info("Supervised learning from %d labels of %d classes", len(labels), len(classes))
         unfitted = self._supervised(start_seed, folds)
         fitted = clone(unfitted).fit(X[labelled], classes[labels])
+        if not hasattr(fitted, "classes_"):
+            raise TypeError(f"{type(unfitted).__name__} is no classifier. Give a classifier as estimator.")
         logger.info("Neighbours of %d samples", len(X))
-        space = self._space(X)
+        space, guesses = self._space(X), supervised_scores(fitted, X)
         if not folds:
             choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
         elif len(X) <= SAMPLES_TO_CHOOSE:
-            choice = self._choose(methods, space, X, y, folds, unfitted, fitted, fold_seed)
+            choice = self._choose(methods, space, X, y, folds, unfitted, fitted, guesses, fold_seed)
         else:
             others = np.random.default_rng(part_seed).permutation(np.flatnonzero(y < 0))
             part = np.sort(
                 np.concatenate([labelled, others[: max(len(labelled), SAMPLES_TO_CHOOSE - len(labelled))]])
             )
             choice = self._choose(
-                methods, self._space(X[part]), X[part], y[part], folds, unfitted, fitted, fold_seed
+                methods,
+                self._space(X[part]),
+                X[part],
+                y[part],
+                folds,
+                unfitted,
+                fitted,
+                guesses[part],
+                fold_seed,
             )
         logger.info("Method %r: answers for all samples", choice.method)
-        guesses = supervised_scores(fitted, X)
         with one_blas_thread(), float32_products("full", self.device):
             found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
             values = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
@@ -517,9 +538,13 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         folds: list[tuple[Array, Array]],
         unfitted: Any,
         fitted: Any,
+        final: Array,
         seed: int,
     ) -> Choice:
-        """Return the method that finds most of the labels that the folds hide; of equal ones the surest."""
+        """Return the method that finds most of the labels that the folds hide; of equal ones the surest.
+
+        `final` has the scores of all samples by the classifier that was fitted to all labels.
+        """
         labelled = np.flatnonzero(y >= 0)
         labels = y[labelled]
         threads = 1 if self.device else n_threads(self.n_jobs)
@@ -529,7 +554,10 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             train, test = folds[number]
             model = without_fold(unfitted, fitted, number, folds)
             model.fit(X[labelled[train]], fitted.classes_[labels[train]])
-            return supervised_scores(model, X), evidence_of_atoms(model, X[labelled[test]])
+            found = supervised_scores(model, X)
+            # Another rule or weight, which a search takes in a fold, has scores of another scale.
+            found = found * (spread_of(final) / max(spread_of(found), np.finfo(np.float64).tiny))
+            return found, evidence_of_atoms(model, X[labelled[test]])
 
         def find_hidden(task: tuple[int, str]) -> Array:
             number, method = task
@@ -609,6 +637,9 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         probabilities : ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            work = self._for_chunks(X).predict_proba
+            return map_rows(work, X, np.dtype(np.float64), len(self.classes_))
         X = to_host(check_samples(self, X))
         if self.graph_ is None and not self.hidden_results_:
             return supervised_probabilities(self.estimator_, X)
@@ -638,6 +669,8 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         reach : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).reach, X, np.dtype(np.float32))
         return self.reach_(to_host(check_samples(self, X)), self.device, self.n_jobs)[:, 0]
 
     def predict(self, X: Array) -> np.ndarray:
@@ -653,7 +686,18 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return map_rows(self._for_chunks(X).predict, X, self.classes_.dtype)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _for_chunks(self, X: Array) -> SemiSupervisedClassifier:
+        """Return a copy of the model as it is now, for chunks of Dask arrays, which have no names."""
+        check_rows(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        model = copy(self)
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        return model
 
 
 class Space(NamedTuple):
@@ -679,6 +723,8 @@ def space_of(
         mean = xp.mean(centred, axis=0)
         centred = centred - mean
         axes = principal_axes(centred, n_directions(len(X), n_components))
+        if not axes.shape[1]:  # all samples are alike
+            axes = xp.zeros_like(centred[:1]).mT
         Z = centred @ axes
         products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
         with one_blas_thread():
@@ -774,8 +820,16 @@ def labels_of_copies(y: Array, copy_of: Array, classes: Array) -> Array:
     return found
 
 
+def chosen_by(model: Any) -> Any:
+    """Return the fitted classifier that a search has chosen. Others are returned as they are."""
+    while not isinstance(model, DictionaryClassifier) and hasattr(model, "best_estimator_"):
+        model = model.best_estimator_
+    return model
+
+
 def evidence_of_atoms(model: Any, X: Array) -> Array:
     """Return concentration and residual of samples, (n, 2), or (n, 0) for a classifier without atoms."""
+    model = chosen_by(model)
     if not isinstance(model, DictionaryClassifier):
         return np.empty((len(X), 0))
     return model.dictionary_.judge(X, model.device, model.n_jobs)[1]
@@ -783,6 +837,7 @@ def evidence_of_atoms(model: Any, X: Array) -> Array:
 
 def supervised_scores(model: Any, X: Array) -> Array:
     """Return scores (n, c) of a fitted classifier whose differences are log odds, up to a factor."""
+    model = chosen_by(model)
     if isinstance(model, DictionaryClassifier):
         return np.asarray(to_host(model._log_odds(X)))
     if hasattr(model, "predict_proba"):
@@ -811,6 +866,11 @@ def supervised_probabilities(model: Any, X: Array) -> Array:
     )
 
 
+def spread_of(scores: Array) -> float:
+    """Return how much the scores of samples differ between classes: the root of their mean variance."""
+    return float(np.sqrt(np.mean(np.var(scores, axis=1, dtype=np.float64))))
+
+
 def without_fold(unfitted: Any, fitted: Any, number: int, folds: list[tuple[Array, Array]]) -> Any:
     """Return an unfitted classifier with the settings that are best in all folds but one.
 
@@ -822,9 +882,11 @@ def without_fold(unfitted: Any, fitted: Any, number: int, folds: list[tuple[Arra
     found = clone(fitted.best_estimator_)
     if len(folds) > 1 and getattr(unfitted, "cv", None) is folds:
         results = fitted.cv_results_
-        metric = next(one for one in ("neg_log_loss", "score") if f"split0_test_{one}" in results)
+        metric = "neg_log_loss" if isinstance(unfitted, LEDLClassifierCV) else "score"
         if getattr(unfitted, "selection", "") == "accuracy":
             metric = "accuracy"
+        elif isinstance(getattr(unfitted, "refit", None), str):  # a search with several metrics
+            metric = unfitted.refit
         others = [results[f"split{i}_test_{metric}"] for i in range(len(folds)) if i != number]
         found.set_params(**results["params"][int(np.nanargmax(np.mean(others, axis=0)))])
     return found

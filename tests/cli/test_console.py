@@ -72,8 +72,10 @@ def test_names_cannot_control_the_terminal(folder, tmp_path, monkeypatch):
     assert "b\\xe9" in printed.getvalue().decode("ascii")
 
 
-def test_a_closed_pipe_prints_no_error(folder, model):
-    words = [*LEDL, "predict", str(model), *[str(folder / "known")] * 10, "--format", "csv"]
+def test_a_closed_pipe_prints_no_error(folder, model, tmp_path):
+    for i in range(10):
+        shutil.copytree(folder / "known", tmp_path / str(i))
+    words = [*LEDL, "predict", str(model), str(tmp_path), "--format", "csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()

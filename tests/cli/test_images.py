@@ -117,6 +117,18 @@ def test_unreadable_images_are_listed_and_the_exit_status_says_so(folder, model,
     assert "null/00.png" in done.stdout
 
 
+def test_a_black_image_gets_a_note_without_code(model, tmp_path):
+    Image.new("L", (8, 8)).save(tmp_path / "black.png")
+    for words in (
+        ["predict", model, tmp_path],
+        ["explain", model, tmp_path / "black.png", "-o", tmp_path / "w.html"],
+    ):
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+        assert "Note: 1 of 1 samples are all zero" in " ".join(done.stderr.split())
+        assert "Warning" not in done.stderr
+
+
 def test_images_with_the_same_content_are_named(folder, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(folder / "known", photos)

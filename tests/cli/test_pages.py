@@ -235,7 +235,7 @@ def test_answers_are_corrected_and_train_a_better_model(folder, tmp_path):
         table.writerows(rows)
     done = run(*fit, "second.ledl", "--labels", "corrected.csv", cwd=tmp_path)
     assert done.returncode == 2
-    assert "write --labels folder --labels corrected.csv" in done.stderr
+    assert "together: --labels folder --labels corrected.csv" in done.stderr
     done = run(*fit, "second.ledl", "--labels", "folder", "--labels", "corrected.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "0 labels of folders changed, 60 images added." in done.stderr

@@ -63,6 +63,9 @@ def test_semi_stands_for_methods_and_without_datasets_for_those_of_the_paper(tmp
     assert "Accuracy on new samples" in done.stdout
     done = run("reproduce", "semi", *words, LEDL_DATA=str(tmp_path))
     assert "pie: Ask Carnegie" in one_line(done.stderr)
+    done = run("reproduce", "semi", "digits", "--methods", "crc,lda")
+    assert done.exit_code == 2
+    assert "crc, lda do not" in one_line(done.stderr)
 
 
 def test_json_for_machines_is_all_of_stdout(tmp_path):

@@ -177,7 +177,7 @@ def test_the_table_is_read_back_with_corrections_and_blanks(fitted, tmp_path):
         row["label"] = Path(row["path"]).name[0]  # corrected
     for row in rows[::2]:
         row["label"] = ""
-    rows[1]["label"] = "none of these"
+    rows[1]["label"] = "None of These"
     with (tmp_path / "corrected.csv").open("w") as file:
         table = csv.DictWriter(file, rows[0].keys())
         table.writeheader()

@@ -198,6 +198,43 @@ def test_images_are_sorted_into_folders(folder, model, tmp_path):
     assert f"not a class): {labels['none of these']}: " in done.stderr
 
 
+def test_an_image_in_two_given_folders_counts_once(folder, model):
+    words = ["--labels", "folder", "--format", "csv"]
+    once = run("predict", model, folder / "known", *words)
+    twice = run("predict", model, folder / "known", folder / "known" / "null", *words)
+    assert twice.stdout == once.stdout
+    assert "Not used (given twice): 12: " in twice.stderr
+    assert once.stderr.splitlines()[-1] in twice.stderr  # the accuracy
+
+
+def test_a_sorted_folder_as_true_labels(folder, model, tmp_path):
+    """Images of no class that are rejected are no hits among the others, and "unsure" is no label."""
+    shutil.copytree(folder / "known", tmp_path / "sorted")
+    shutil.copytree(folder / "others" / "sieben", tmp_path / "sorted" / "none of these")
+    shutil.copytree(folder / "others" / "sieben", tmp_path / "sorted" / "Unsure")
+    done = run("predict", model, tmp_path / "sorted", "--labels", "folder", "--reject", "0.2")
+    assert done.returncode == 0, done.stderr
+    right = float(re.search(r"([\d.]+) % of the other answers are right", done.stdout)[1])
+    assert 0 < right <= 100
+    assert "12 images have labels that the model does not know (none of these)" in done.stdout
+    assert "'Unsure' is an answer of ledl predict, not a true label): 12" in done.stderr
+    done = run("predict", model, tmp_path / "sorted", "--labels", "folder", "--labels", "table.csv")
+    assert done.returncode == 2
+    assert "--labels is given twice" in done.stderr
+
+
+def test_all_images_may_be_rejected(model, tmp_path):
+    (tmp_path / "noise").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(5):
+        Image.fromarray(rng.integers(0, 255, (8, 8), np.uint8)).save(tmp_path / "noise" / f"{i}.png")
+    words = ["--labels", "folder", "--reject", "0.9", "--page", tmp_path / "page.html"]
+    done = run("predict", model, tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert "5 of them were rejected" in done.stdout
+    assert (tmp_path / "page.html").exists()
+
+
 def test_images_that_are_sorted_need_another_folder(folder, model, tmp_path):
     shutil.copytree(folder / "known" / "null", tmp_path / "sorted" / "null")
     done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)

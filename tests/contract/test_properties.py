@@ -243,7 +243,8 @@ def test_order_of_features_and_empty_ones_do_not_matter(estimator, on_problems):
             return np.pad(Y, ((0, 0), (0, len(order) - Y.shape[1])))[:, order]
 
         same = fitted_answers(estimator, X, labels, new)
-        assert_allclose(fitted_answers(estimator, changed(X), labels, changed(new)), same, atol=1e-5)
+        # Iterations of LEDL make rounding errors larger.
+        assert_allclose(fitted_answers(estimator, changed(X), labels, changed(new)), same, atol=1e-4)
 
     on_problems(check)
 
@@ -256,7 +257,7 @@ def test_rotation_does_not_matter(estimator, on_problems):
         X, labels, new, rng = problem
         rotation = np.linalg.qr(rng.standard_normal((X.shape[1], X.shape[1])))[0]
         same = fitted_answers(estimator, X, labels, new)
-        assert_allclose(fitted_answers(estimator, X @ rotation, labels, new @ rotation), same, atol=1e-5)
+        assert_allclose(fitted_answers(estimator, X @ rotation, labels, new @ rotation), same, atol=1e-4)
 
     on_problems(check)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
@@ -296,12 +297,30 @@ def test_the_choice_weighs_training_and_test_samples():
     assert_allclose(best.components_, model.best_estimator_.components_, atol=1e-12)
 
 
-def test_factors_and_losses_count_copies(rng):
-    F, labels, w = rng.standard_normal((30, 4)), rng.integers(4, size=30), rng.integers(4, size=30)
-    factor = best_factor(F, labels, w)
-    assert_allclose(factor, best_factor(F.repeat(w, axis=0), labels.repeat(w)), rtol=1e-6)
-    losses = log_losses(F.repeat(w, axis=0), labels.repeat(w), factor)
-    assert_allclose(log_losses(F, labels, factor, w).repeat(w), losses)
+def test_losses_and_factors_see_the_ratios_of_weights_alone(rng):
+    F, labels, w = (
+        rng.standard_normal((30, 4)),
+        rng.integers(4, size=30),
+        rng.integers(4, size=30).astype(float),
+    )
+    factor, losses = best_factor(F, labels, w), log_losses(F, labels, 0.7, w)
+    for scale in (1e-4, 1 / w.sum(), 1e4):
+        assert_allclose(best_factor(F, labels, scale * w), factor, rtol=1e-5)
+        assert_allclose(log_losses(F, labels, 0.7, scale * w), losses)
+    rest = 1 / (w.sum() ** 2 / np.sum(w**2) + 2)
+    smooth = np.full((30, 4), rest / 4)
+    smooth[np.arange(30), labels] += 1 - rest
+    assert_allclose(losses, -np.sum(smooth * np.log(softmax(0.7 * F, axis=1)), axis=1))
+    assert_allclose(log_losses(F, labels, 0.7, np.full(30, 1 / 30)), log_losses(F, labels, 0.7))
+
+
+def test_the_search_sees_the_ratios_of_weights_alone():
+    X, y, _ = weighted_samples(n=60, largest=3)
+    model = LEDLClassifierCV(kernels="linear", max_iter=5, tol=0, random_state=0)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    assert_allclose(
+        clone(model).fit(X, y, sample_weight=np.full(60, 1 / 60)).predict_proba(X), expected, atol=1e-4
+    )
 
 
 def test_rejection_hands_weights_to_every_fold():

@@ -20,9 +20,10 @@ from ledl import LEDLClassifier
 from ledl.coding import _coders
 from ledl.datasets import few_shot_splits, load
 from ledl.estimators import _base
+from ledl.estimators._ledl import prepare_training
 from ledl.solvers.lasso import lasso
 from ledl.solvers.ledl import expand_code_transform, reduce_code_transform
-from ledl.solvers.start import atom_counts
+from ledl.solvers.start import atom_counts, in_turns
 
 QUICK = {"max_iter": 5, "tol": 0.0, "random_state": 0}
 
@@ -69,6 +70,39 @@ def test_fit_is_the_papers_algorithm(digits, n_features, rng):
     assert_allclose(model.training_codes_, Z, atol=1e-8)
     assert model.n_iter_ == 30
     assert model.stopped_by_ == "max_iter"
+
+
+def test_atoms_of_classes_are_updated_in_turns(digits, rng):
+    """The start is that of fit, with atoms by class; the transcription updates them in turns."""
+    order = rng.permutation(len(digits[1]))[:-3]
+    X, y = digits[0][order], digits[1][order]
+    model = LEDLClassifier(n_components=33, max_iter=12, tol=0, random_state=0, keep_codes=True).fit(X, y)
+    training = prepare_training(clone(model), X, y)
+    atom_classes = model.atom_classes_
+    assert (np.diff(atom_classes) >= 0).all()
+    turns = in_turns(atom_classes)
+    M = np.empty_like(training.start.M)
+    M[turns] = training.start.M
+    B, W, A = training.space.expand(M[:, :-20]), M[:, -20:-10], M[:, -10:]
+    *_, last = reference.ledl(
+        unit(X).T, y, atom_classes, B.T, W.T, unit(expand_code_transform(A, atom_classes)).T,
+        lam=model.label_weight, omega=model.code_weight, epsilon=model.alpha, n_iter=12, order=turns,
+    )  # fmt: skip
+    B, W, A, _, Z, _ = (array.T for array in last)
+    assert_allclose(model.components_, B, atol=1e-8)
+    assert_allclose(model.label_components_, W, atol=1e-8)
+    assert_allclose(model.code_components_, A, atol=1e-8)
+    assert_allclose(model.training_codes_, Z, atol=1e-8)
+
+
+def test_first_classes_are_found_as_well_as_others(rng):
+    """In the order of classes, the first atoms take what all samples share: label 0 had 0.85."""
+    y = np.repeat(np.arange(100), 25)
+    X = np.clip(rng.random((100, 64))[y] + rng.normal(0, 0.3, (len(y), 64)), 0, 1)
+    train = np.arange(len(y)) % 25 < 5
+    model = LEDLClassifier(rule="ridge", random_state=0, max_iter=30, tol=0).fit(X[train], y[train])
+    hits = (model.predict(X[~train]) == y[~train]).reshape(100, 20).mean(axis=1)
+    assert hits[:10].mean() > hits.mean() - 0.015
 
 
 def test_predictions_are_those_of_the_lasso_over_the_dictionary(digits, fitted):

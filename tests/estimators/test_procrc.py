@@ -1,11 +1,15 @@
 """ProCRC against its objective, solved by least squares, and against CRC where they agree."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from ledl import CRCClassifier, ProCRCClassifier, explain
+from ledl.coding import Collaborative
+from ledl.coding._coders import CollaborativeCoder
 from ledl.datasets import few_shot_splits
 
 
@@ -36,6 +40,30 @@ def test_codes_and_labels_are_those_of_the_objective(task, kernel, power, alpha,
     far = [np.linalg.norm(codes @ (D * (y != j)[:, None]), axis=1) ** 2 for j in range(10)]
     np.testing.assert_allclose(model.decision_function(X_test), -np.array(far).T, atol=1e-9)
     assert (model.predict(X_test) == np.argmin(far, axis=0)).all()
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+@pytest.mark.parametrize("n_classes", [1, 2, 5, 60])
+@pytest.mark.parametrize("n_features", [10, 70])
+def test_classes_with_fewer_and_with_more_samples_than_features(n_classes, n_features, rng):
+    X, y = rng.standard_normal((60, n_features)), rng.permutation(np.arange(60) % n_classes)
+    model = ProCRCClassifier(alpha=0.01, agreement=0.7).fit(X, y) if n_classes > 1 else None
+    D = normalize(X)
+    coder = CollaborativeCoder(D, Collaborative(0.01, 0.7, y))
+    codes = coder(D[:5], np.ones(5))[0]
+    np.testing.assert_allclose(codes, codes_by_least_squares(D, y, D[:5], 0.01, 0.7), atol=1e-9)
+    if model is not None:
+        np.testing.assert_allclose(model.transform(X[:5]), codes, atol=1e-9)
+
+
+def test_there_is_no_matrix_of_all_pairs_of_samples(rng):
+    X, y = rng.random((4000, 16)), np.arange(4000) % 10
+    tracemalloc.start()
+    try:
+        ProCRCClassifier().fit(X, y).predict(X[:1])
+        assert tracemalloc.get_traced_memory()[1] < 2**20 * 30  # such a matrix has 122 MiB
+    finally:
+        tracemalloc.stop()
 
 
 def test_without_agreement_codes_are_those_of_crc(task):

@@ -13,6 +13,7 @@ import sys
 import time
 
 import pytest
+from sklearn.neighbors import NearestCentroid
 
 from helpers.runs import N_CELLS, PLAN, cell_files, table, until, without_times
 from ledl.experiments import METHODS, Plan, reproduce
@@ -136,6 +137,18 @@ def test_a_method_that_fails_is_named_and_does_not_stop_the_others(tmp_path, mon
     assert len(outcome.failures) == 3
     assert all("digits, ridge, split" in text and "tol" in text for text in outcome.failures)
     assert "digits, ridge, split 0" in (tmp_path / "report.html").read_text()
+
+
+def test_a_method_that_would_end_the_process_only_fails(tmp_path):
+    class Leaves(NearestCentroid):
+        def fit(self, X, y):
+            sys.exit("no licence")
+
+    outcome = reproduce(
+        Plan(("digits",), ("crc", ("leaves", Leaves())), "defaults", n_splits=1), tmp_path, figures=False
+    )
+    assert [row.method for row in outcome.rows] == ["crc"]
+    assert "SystemExit: no licence" in outcome.failures[0]
 
 
 @pytest.mark.parametrize(

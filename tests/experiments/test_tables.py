@@ -4,10 +4,13 @@ import csv
 import io
 import itertools
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
+from ledl.csv_cells import to_cell
 from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, PAPER_TABLE, Plan
 from ledl.experiments._cells import Cell, halves, load_dataset
@@ -120,6 +123,15 @@ def test_csv_gives_back_the_rows():
     assert [(row["dataset"], row["method"]) for row in found] == [(row.dataset, row.method) for row in ROWS]
     assert float(found[0]["accuracy_mean"]) == ROWS[0].accuracy_mean
     assert found[2]["ledl_minus_this_mean"] == ""
+
+
+def test_no_name_in_a_csv_table_is_a_formula():
+    results = SimpleNamespace(runs={("/data/=1+2.npz", "@mine"): [{"settings": {}}]})
+    row = ROWS[0]._replace(dataset="/data/=1+2.npz", method="@mine")
+    for text in (splits_to_csv(results), to_csv([row])):
+        (read,) = csv.DictReader(io.StringIO(text))
+        assert read["dataset"] == to_cell("=1+2")
+        assert not any(value.startswith(("=", "@")) for value in read.values())
 
 
 def test_both_csv_tables_have_the_same_names():
@@ -358,16 +370,19 @@ def test_confusion_counts_every_test_sample_of_every_split():
     np.testing.assert_allclose(found, counts / counts.sum(axis=1, keepdims=True))
 
 
-def test_training_errors_are_those_of_the_definition(require_dataset):
+@pytest.mark.parametrize("power", [1.0, 0.25])
+@pytest.mark.parametrize("method", ["ledl", "lcksvd"])
+def test_training_errors_are_those_of_the_definition(require_dataset, method, power):
     require_dataset("usps")
-    results = on_usps(ledl=[run(settings={})] * 4)
-    model = results.fit_again("usps", "ledl")
+    results = on_usps(**{method: [run(settings={"power": power})] * 4})
+    model = results.fit_again("usps", method)
     data = load_dataset("usps")
     train, _ = next(few_shot_splits(data.target, seeds=[0]))
-    X = data.data[train].astype(float)
+    X = np.sign(data.data[train]) * np.abs(data.data[train].astype(float)) ** power
     X /= np.linalg.norm(X, axis=1)[:, None]
     S, H = model.transform(data.data[train]), np.eye(10)[data.target[train]]
-    errors = training_errors(results, "usps", "ledl")
+    errors = training_errors(results, "usps", method)
+    model = model[-1] if isinstance(model, Pipeline) else model
     parts = [(X, model.components_), (H, model.label_components_)]
     expected = [np.linalg.norm(T - S @ M) / np.linalg.norm(T) for T, M in parts]
     np.testing.assert_allclose(errors, expected, rtol=1e-4)

@@ -1,6 +1,7 @@
 """Explanations: contributions that add up, and a reconstruction and neighbours that are what they say."""
 
 import re
+import tracemalloc
 from itertools import combinations
 from math import comb
 
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from helpers.models import make
-from ledl import RejectingClassifier, explain
+from ledl import CRCClassifier, LEDLClassifier, RejectingClassifier, explain
 from ledl.features import PixelFeatures
 
 NAMES = [
@@ -112,6 +113,13 @@ def test_ridge_codes_explain_the_rule_that_takes_them(digits):
         np.testing.assert_allclose(sums, expected, atol=1e-12 * np.abs(found.base).max())
 
 
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_the_reconstruction_has_the_scale_of_the_sample_however_large(scale, digits):
+    X, y = digits[0][:40] * scale, digits[1][:40]
+    found = explain(make("crc").fit(X, y), X[0])
+    assert np.abs(found.reconstruction / scale - X[0] / scale).max() < 2
+
+
 def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitted, digits):
     x = digits[0][85]
     found = explain(fitted, x)
@@ -129,8 +137,9 @@ def test_the_reconstruction_is_made_of_the_atoms_in_the_scale_of_the_sample(fitt
 
 
 @pytest.mark.parametrize("name", ["ledl", "crc", "lcksvd"])
-def test_neighbours_are_the_training_samples_with_the_largest_cosines(name, digits):
+def test_neighbours_are_the_training_samples_with_the_largest_cosines(name, digits, monkeypatch):
     """Centred samples have negative cosines, too. For atoms, whose codes may be negative, signs are ignored."""
+    monkeypatch.setattr("ledl.explanations._explain.BATCH", 3 * 80)  # three atoms at a time
     X, y = digits
     X = X - X[:80].mean(axis=0)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -150,6 +159,21 @@ def test_neighbours_are_the_training_samples_with_the_largest_cosines(name, digi
     near = np.argsort(-np.abs(to_atoms), axis=1, kind="stable")[:, :7]
     assert (np.take_along_axis(to_atoms, near, axis=1) < -0.1).any()
     np.testing.assert_array_equal(found.atom_neighbors[used], near)
+
+
+@pytest.mark.parametrize(
+    "model", [CRCClassifier(), LEDLClassifier(rule="ridge", max_iter=2, tol=0, random_state=0)]
+)
+def test_dense_codes_are_explained_with_little_memory(model):
+    """2,000 atoms that are all used, and 4,000 samples: not all cosines between them at once."""
+    X = np.random.default_rng(0).random((4000, 16))
+    model.fit(X, np.arange(4000) % 10)
+    tracemalloc.start()
+    try:
+        explain(model, X[0])
+        assert tracemalloc.get_traced_memory()[1] < 2**20 * 50  # all cosines, once: 61 and 122 MiB
+    finally:
+        tracemalloc.stop()
 
 
 def test_models_of_many_samples_have_no_neighbours_but_explain(digits, monkeypatch):

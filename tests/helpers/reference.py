@@ -41,12 +41,12 @@ def code_update(X, H, Q, B, W, A, Z, L, *, lam, omega, epsilon, rho, theta):
     return C, Z, L
 
 
-def atom_update(X, H, Q, B, W, A, C):
+def atom_update(X, H, Q, B, W, A, C, order=None):
     """In turn: each atom sees those already updated (in place on B, W and A)."""
     D = (C @ C.T) * (1.0 - np.eye(C.shape[0]))
     XC, HC, QC = X @ C.T, H @ C.T, Q @ C.T
     norms = [np.linalg.norm(target) for target in (X, H, Q)]
-    for k in range(C.shape[0]):
+    for k in range(C.shape[0]) if order is None else order:
         B[:, k] = updated_column(XC[:, k] - B @ D[:, k], B[:, k], norms[0])
         W[:, k] = updated_column(HC[:, k] - W @ D[:, k], W[:, k], norms[1])
         A[:, k] = updated_column(QC[:, k] - A @ D[:, k], A[:, k], norms[2])
@@ -80,8 +80,12 @@ def ledl(
     theta_decay=0.99,
     theta_min=1e-4,
     n_iter=30,
+    order=None,
 ):
-    """Algorithm 3 from the start (B, W, A); yields (B, W, A, C, Z, L) after every iteration."""
+    """Algorithm 3 from the start (B, W, A); yields (B, W, A, C, Z, L) after every iteration.
+
+    Atoms are updated in this order; by default as they stand.
+    """
     n_classes, n = W.shape[0], X.shape[1]
     H = one_hot_columns(labels, n_classes)
     Q = label_consistency_targets(labels, atom_classes)
@@ -93,7 +97,7 @@ def ledl(
             X, H, Q, B, W, A, Z, L, lam=lam, omega=omega, epsilon=epsilon, rho=rho, theta=theta
         )
         theta = max(theta * theta_decay, theta_min)
-        atom_update(X, H, Q, B, W, A, C)
+        atom_update(X, H, Q, B, W, A, C, order)
         yield B, W, A, C, Z, L
 
 

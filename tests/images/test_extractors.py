@@ -203,7 +203,7 @@ def test_images_come_in_any_kind_of_list(images, files, model):
     for kind in (series, series.to_frame(), tuple(series), np.array(series), iter(series.tolist())):
         assert_array_equal(extractor.transform(kind), expected[order])
     assert_array_equal(PixelFeatures().transform(series), PixelFeatures().transform(files)[order])
-    for one in (str(files[0]), files[0], images[0][:, :, 0], Image.fromarray(images[0])):
+    for one in (str(files[0]), files[0], images[0], images[0][:, :, 0], Image.fromarray(images[0])):
         with pytest.raises(ValueError, match="X is one image or path, or a matrix"):
             extractor.transform(one)
     for bad in (None, 3, b"bytes.png"):

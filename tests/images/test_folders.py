@@ -273,7 +273,8 @@ def test_the_table_counts_and_not_the_folders(folder):
     found = load_image_folder(folder, labels="labels.csv", decode=False)
     assert [found.target_names[j] for j in found.target] == ["cat", "dog"]
     assert [os.path.relpath(file, folder) for file in found.filenames] == ["cat/1.bmp", "cat/0.png"]
-    (note,) = found.notes
+    note, advice = found.notes
+    assert advice.endswith("add --labels folder.")
     assert "not from folders: 1 of 2 images have a label that is not the name of their folder" in note
     assert [os.path.relpath(path, folder) for path in found.unlabelled] == ["dog/0.png"]
     reasons = {os.path.relpath(path, folder): reason for path, reason in found.unused}

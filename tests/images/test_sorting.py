@@ -1,8 +1,10 @@
 """Images in a folder for each class: nothing is overwritten, and sorting again changes nothing."""
 
 import errno
+import filecmp
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +161,74 @@ def test_what_is_sorted_already_is_left_out(photos, tmp_path):
     is_there, unused = sorter.leave_out(files)
     assert is_there == [False, True, True]
     assert unused == [(file, f"sorted into {photos} already") for file in files[1:]]
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_images_that_were_sorted_into_another_class_before_are_named(how, photos, tmp_path):
+    out = tmp_path / "sorted"
+    sort(photos, out, "copy")
+    sorter = Sorter(out, ["cat", "dog"], how)
+    sorter.put(photos / "deep" / "1.png", "dog")  # was cat, as 1 (2).png
+    sorter.put(photos / "2.png", "dog")  # as before
+    assert sorter.astray == [out / "cat" / "1 (2).png"]
+    assert "1 of them also lie in the folder of another class" in sorter.summary()
+    assert f"before: {out / 'cat' / '1 (2).png'}. Delete" in sorter.summary()
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_links_give_way_to_the_images(how, photos, tmp_path):
+    before = contents(photos)
+    sort(photos, tmp_path / "sorted", "link")
+    sort(photos, tmp_path / "sorted", how)
+    assert sorted(contents(tmp_path / "sorted").values()) == sorted(before.values())
+    assert contents(photos) == ({} if how == "move" else before)
+    assert not any(path.is_symlink() for path in (tmp_path / "sorted").rglob("*"))
+
+
+def test_an_image_under_two_paths_is_not_deleted(photos, tmp_path):
+    """The folder of a class is a link to the folder of the images: there is one file, and no second name."""
+    (tmp_path / "sorted").mkdir()
+    (tmp_path / "sorted" / "cat").symlink_to(photos)
+    os.link(photos / "1.png", tmp_path / "elsewhere.png")
+    Sorter(tmp_path / "sorted", ["cat"], "move").put(photos / "1.png", "cat")
+    assert (photos / "1.png").is_file()
+
+
+def test_numbered_names_are_compared_with_themselves_alone(photos, tmp_path, monkeypatch):
+    """Windows calls images "holiday (1)", "holiday (2)" ...: sorting them again must not compare all pairs."""
+    for i in range(30):
+        shutil.copy(photos / "1.png", photos / f"holiday ({i}).png")
+    compared = []
+    compare = filecmp.cmp
+    monkeypatch.setattr(filecmp, "cmp", lambda *args, **more: compared.append(args) or compare(*args, **more))
+    for _ in range(2):
+        sorter = Sorter(tmp_path / "sorted", ["cat", "dog"])
+        for i in range(30):
+            sorter.put(photos / f"holiday ({i}).png", "cat")
+    assert len(compared) == 30
+    Sorter(tmp_path / "sorted", ["cat", "dog"]).put(photos / "holiday (7).png", "dog")
+    assert len(compared) == 31
+
+
+def test_a_move_that_was_cut_off_is_finished(photos, tmp_path, monkeypatch):
+    """A kill, or a folder that may not be changed, comes between the new name and the end of the old one."""
+    image, sorted_to = photos / "1.png", tmp_path / "sorted" / "cat" / "1.png"
+    unlink = Path.unlink
+
+    def refuse(path, **options):
+        if path == image:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        with pytest.raises(OSError, match="Permission denied"):
+            Sorter(tmp_path / "sorted", ["cat"], "move").put(image, "cat")
+    assert not sorted_to.exists()
+    os.link(image, sorted_to)  # killed before the old name was removed
+    Sorter(tmp_path / "sorted", ["cat"], "move").put(image, "cat")
+    assert not image.exists()
+    assert sorted_to.exists()
 
 
 def test_an_image_that_is_given_twice_is_moved_once(photos, tmp_path):

@@ -38,15 +38,15 @@ def test_the_table_says_who_said_what_and_is_read_again(session, folder, tmp_pat
     text = table(session)
     rows = {row["path"]: row for row in csv.DictReader(io.StringIO(text))}
     assert len(rows) == 36
-    assert rows["./null/00.png"] == {
-        "path": "./null/00.png",
+    assert rows[str(folder / "null/00.png")] == {
+        "path": str(folder / "null/00.png"),
         "label": NASTY,
         "by": "person",
         "probability": "1",
         "second": "",
     }
-    assert rows["./zwei/11.png"]["by"] == "skipped"
-    assert rows["./zwei/11.png"]["label"] == ""
+    assert rows[str(folder / "zwei/11.png")]["by"] == "skipped"
+    assert rows[str(folder / "zwei/11.png")]["label"] == ""
     assert {row["by"] for row in rows.values()} == {"person", "model", "skipped"}
     assert all(0 < float(row["probability"]) <= 1 for row in rows.values() if row["by"] == "model")
     assert not any(cell.startswith("=") for row in rows.values() for cell in row.values())  # no formula
@@ -56,6 +56,21 @@ def test_the_table_says_who_said_what_and_is_read_again(session, folder, tmp_pat
     assert sum(label == "two" for label in again.values()) == sum(
         row["label"] == "two" for row in rows.values()
     )
+
+
+def test_the_table_is_not_taken_for_images_of_another_folder(folder, tmp_path):
+    """Both folders have the same names, with other images."""
+    shutil.copytree(folder, tmp_path / "second")
+    for image, other in zip(["null", "zwei"], ["zwei", "null"], strict=True):
+        shutil.rmtree(tmp_path / "second" / image)
+        shutil.copytree(folder / other, tmp_path / "second" / image)
+    shutil.copytree(folder, tmp_path / "first")
+    done = run("label", "second", "--size", "8", "--export", "labels.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "./second/null/00.png,null,folder" in (tmp_path / "labels.csv").read_text()
+    words = ["--labels", "folder", "--labels", "labels.csv", "--size", "8", "--method", "crc"]
+    done = run("fit", "first", "-o", "m.ledl", *words, cwd=tmp_path)
+    assert "0 labels of folders changed, 36 images added" in " ".join(done.stderr.split())
 
 
 def test_suggestions_are_as_sure_as_the_random_checks_say(folder, open_folder):
@@ -86,9 +101,32 @@ def test_images_are_sorted_and_stay_where_they_are(session, folder, tmp_path):
     assert len(places) == 36
     assert {f"zero/{k:02d}.png" for k in range(4)} <= places
     assert any(place.startswith("unsure/11") for place in places)
+    session.rename_class(3, "zwo")
+    write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append)
+    assert "also lie in the folder of another class" in lines[-1]
+    assert f"{tmp_path / 'sorted' / 'two'}" in lines[-1]
     write(session, [tmp_path / "unsure"], unsure=1.0, say=lines.append)
     n_unsure = sum(row.by == "skipped" or (row.probability or 0) < 1 for row in said(session))
     assert len(list((tmp_path / "unsure" / "unsure").iterdir())) == n_unsure > 10
+
+
+def test_moved_images_are_moved_last_and_named_where_they_are(folder, tmp_path):
+    (folder / "zwei" / "link.png").symlink_to("00.png")
+    out = [tmp_path / name for name in ("sorted", "labels.csv", "page.html", "model.ledl")]
+    wanted = [word for path in out for word in ("--export", path)]
+    done = run("label", folder, "--size", "8", "--sort-by", "move", "--export", tmp_path / "more", *wanted)
+    assert done.returncode == 2
+    assert "one folder" in done.stderr
+    done = run("label", folder, "--size", "8", "--sort-by", "move", *wanted)
+    assert done.returncode == 0, done.stderr
+    assert "a link to an image that is moved" in done.stdout
+    assert list(folder.rglob("*.png")) == [folder / "zwei" / "link.png"]
+    assert (tmp_path / "page.html").read_text().count("data:image") > 3
+    assert set(ledl.load(tmp_path / "model.ledl").classes_) == {"eins [1]", "null", "zwei"}
+    found = read_labels(tmp_path / "sorted", tmp_path / "labels.csv")
+    assert set(found) == set((tmp_path / "sorted").rglob("*.png"))
+    assert len(found) == 36
+    assert all(path.parent.name == label for path, label in found.items())
 
 
 def test_a_model_predicts_new_images(session, folder, tmp_path):
@@ -111,6 +149,8 @@ def test_a_model_needs_two_classes(folder, open_folder, tmp_path):
         write(session, [tmp_path / "model.ledl"], say=print)
     with pytest.raises(RefusedError, match="may end in"):
         write(session, [tmp_path / "labels.xls"], say=print)
+    with pytest.raises(RefusedError, match="among the labels themselves"):
+        write(session, [session.store.place / "labels.csv"], say=print)
     write(session, [tmp_path / "labels.csv"], say=lambda line: None)  # all without a label
     assert {row["by"] for row in csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text()))} == {""}
 
@@ -155,6 +195,11 @@ def test_the_command_writes_everything_while_the_page_is_open(folder, tmp_path):
         assert all(path.exists() for path in out)
         assert (tmp_path / "labels.csv").read_text().count(",person,") == 8
         assert server.state()["n_labelled"] == 8
+        for more in (["--labels", "nowhere.csv"], ["--sort-by", "move", "--export", tmp_path / "moved"]):
+            done = run("label", folder, "--export", tmp_path / "more.csv", *more)
+            assert done.returncode == 2
+            assert "is open" in done.stderr
+            assert not (tmp_path / "more.csv").exists()
         assert server.ask("/api/answers", {"images": ids[4:5], "class": 1})[0] == 200
     finally:
         server.kill()

@@ -513,3 +513,18 @@ def test_images_are_never_changed(folder, open_folder):
     session.undo()
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in before} == before
     assert np.array_equal(sorted(before), sorted(p for p in folder.rglob("*.png")))
+
+
+def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path):
+    assert open_folder(folder, size=8).extractor.size == 8
+    (tmp_path / "net.onnx").write_bytes(b"no network")
+    with pytest.raises((ValueError, OSError, ImportError), match=r"net\.onnx"):
+        open_folder(folder, features=str(tmp_path / "net.onnx"))
+    assert open_folder(folder).extractor.size == 8
+    store = open_folder(folder).store
+    store.set(features=str(tmp_path / "gone.onnx"), size="")
+    store.close()
+    with pytest.raises(RefusedError, match=r"of the last time cannot be made: .*gone.onnx.*--features"):
+        open_folder(folder)
+    with pytest.raises(RefusedError, match="is a file"):
+        open_folder(folder, store=tmp_path / "net.onnx")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledl.labelling._export import learn_here
 from ledl.labelling._session import RefusedError
 from ledl.labelling._store import (
     BACKUP,
@@ -302,13 +303,38 @@ def test_the_lock_ends_with_a_killed_process(tmp_path):
         pass
 
 
+def test_another_image_with_the_name_of_one_that_was_gone_is_new(folder, open_folder):
+    """Cameras begin again at IMG_0001; the label must not come back without its image."""
+    session = open_folder(folder, size=8)
+    learn_here(session)  # the contents are known then
+    first, second = folder / "null/00.png", folder / "null/01.png"
+    ids = {
+        path: session.images[session.names.index(str(path.relative_to(folder)))].id for path in (first, second)
+    }
+    session.answer([*ids.values()], new_class="kept")
+    content = first.read_bytes()
+    first.unlink()
+    os.utime(second, (1e9, 1e9))
+    assert open_folder(folder).n == 35
+    shutil.copy(folder / "zwei/05.png", first)
+    session = open_folder(folder)
+    i = session.names.index("null/00.png")
+    assert session.image(i)["label"] is None
+    assert session.images[i].id != ids[first]
+    assert session.image(session.names.index("null/01.png"))["label"] is not None  # only its time has changed
+    (folder / "again.png").write_bytes(content)
+    session = open_folder(folder)
+    assert session.images[session.names.index("again.png")].id == ids[first]
+    assert session.image(session.names.index("again.png"))["label"] is not None
+
+
 def test_a_newer_format_is_refused(folder, open_folder):
     open_folder(folder).store.set(format="99")
     with pytest.raises(StoreError, match="newer ledl"):
         open_folder(folder)
 
 
-@pytest.mark.parametrize("damage", ["text", "middle", "empty table"])
+@pytest.mark.parametrize("damage", ["text", "middle", "empty table", "empty", "missing"])
 def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
     session = open_folder(folder)
     session.answer([session.images[0].id], new_class="kept")
@@ -317,6 +343,10 @@ def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
     session.store.close()
     if damage == "text":
         file.write_text("no database\n" * 1000)
+    elif damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "missing":
+        file.unlink()
     elif damage == "middle":
         content = bytearray(file.read_bytes())
         content[4096:] = os.urandom(len(content) - 4096)
@@ -326,8 +356,9 @@ def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
         db.execute("DELETE FROM meta")
         db.commit()
         db.close()
-    with pytest.raises(StoreError, match=BACKUP):
-        open_folder(folder)
+    for _ in range(2):  # the copy stays as it is
+        with pytest.raises(StoreError, match=BACKUP):
+            open_folder(folder)
     for name in (f"{LABELS}-wal", f"{LABELS}-shm"):
         (folder / NAME / name).unlink(missing_ok=True)
     shutil.copy(folder / NAME / BACKUP, file)  # what the error says

@@ -102,6 +102,20 @@ def test_the_newest_labels_are_learnt_and_a_dead_process_is_started_again_once(t
     assert not worker.process.is_alive()
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows")
+def test_a_process_that_still_imports_does_not_hear_of_ctrl_c(task, capfd):
+    messages = Messages()
+    worker = Worker(task, messages)
+    try:
+        os.kill(worker.process.pid, signal.SIGINT)  # at once
+        messages.wait(lambda m: m[0] == "ready")
+        assert not [m for m in messages if m[0] == "died"]
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # of this process
+        assert "Traceback" not in capfd.readouterr().err
+    finally:
+        worker.close()
+
+
 def is_running(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"

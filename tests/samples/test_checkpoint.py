@@ -119,6 +119,8 @@ def test_a_file_of_another_fit_is_refused(monkeypatch, tmp_path, digits):
         clone(model).fit(X[:-1], y[:-1])
     with pytest.raises(ValueError, match="another fit: labels"):
         clone(model).fit(X, np.roll(y, 1))
+    with pytest.raises(ValueError, match="another fit: weights of samples"):
+        clone(model).fit(X, y, sample_weight=1 + np.arange(len(y)))
     with pytest.raises(ValueError, match="a fit on other samples"):
         clone(model).fit(X[::-1], y)
     assert (tmp_path / "fit").read_bytes() == before

@@ -5,12 +5,35 @@ from numpy.testing import assert_allclose, assert_array_equal
 from helpers.problems import make_problem, unit
 from ledl.solvers import start as start_module
 from ledl.solvers.ledl import expand_code_transform
-from ledl.solvers.start import array_start, atom_counts, class_start, default_n_atoms, random_start
+from ledl.solvers.start import (
+    array_start,
+    atom_counts,
+    class_start,
+    default_n_atoms,
+    in_turns,
+    random_start,
+)
 
 
 @pytest.fixture(params=[(30, "n < d"), (4, "n > d")], ids=lambda p: p[1])
 def problem(request):
     return make_problem([6, 3, 5], request.param[0], 25, shuffled=True)
+
+
+@pytest.mark.parametrize("counts", [[1], [3, 3, 3], [4, 1, 2, 5], [1, 1, 9]])
+def test_classes_take_turns(counts):
+    atom_classes = np.repeat(np.arange(len(counts)), counts)
+    order = in_turns(atom_classes)
+    assert sorted(order) == list(range(len(atom_classes)))
+    found = iter(atom_classes[order].tolist())
+    for number in range(max(counts)):  # a round has one atom of each class that has so many
+        own = [j for j, count in enumerate(counts) if count > number]
+        assert sorted(next(found) for _ in own) == own
+
+
+def test_no_class_is_always_first():
+    rounds = in_turns(np.repeat(np.arange(20), 10)).reshape(10, 20) // 10
+    assert len(set(rounds[:, 0])) > 5
 
 
 def candidates(problem):

@@ -9,6 +9,7 @@ from helpers.problems import make_problem, unit
 from ledl.samples import InMemoryBlocks
 from ledl.solvers import stream as solver
 from ledl.solvers.ledl import Atoms, reduce_code_transform
+from ledl.solvers.start import in_turns
 from ledl.solvers.stream import learn, new_stream, start_atoms
 
 WEIGHTS = {"lam": 0.7, "omega": 0.2, "epsilon": 0.02, "rho": 1.3}
@@ -29,6 +30,7 @@ class Oracle:
         A = problem.start.A / np.sqrt(np.bincount(problem.atom_classes))
         self.A = A[:, problem.atom_classes].T.copy()
         self.codes, self.seen, self.ends = [], [], []
+        self.order = in_turns(problem.atom_classes).tolist()
 
     def learn(self, batch, lam, omega, epsilon, rho, forgetting=1.0, n_steps=10):
         p = self.problem
@@ -47,7 +49,7 @@ class Oracle:
         roots = (np.array(self.ends) / len(self.seen)) ** (forgetting / 2)
         self.C = np.concatenate(self.codes, axis=1) * roots
         self.T = [target * roots for target in self.targets(self.seen)]
-        reference.atom_update(*self.T, self.B, self.W, self.A, self.C)
+        reference.atom_update(*self.T, self.B, self.W, self.A, self.C, self.order)
 
     def targets(self, samples):
         p = self.problem
@@ -137,6 +139,8 @@ def test_atoms_that_are_zero_are_as_if_they_were_not_there(n_atoms):
     # Without them the problem is the same, but for m_j in the target of A, which then has to be scaled to it.
     fewer = Oracle(problem)
     fewer.B, fewer.W, fewer.A = fewer.B[:, ~gone], fewer.W[:, ~gone], fewer.A[:, ~gone]
+    kept = np.flatnonzero(~gone).tolist()
+    fewer.order = [kept.index(k) for k in fewer.order if k in kept]
     for batch in BATCHES:
         fewer.learn(batch, **WEIGHTS)
     assert_allclose(atoms.M[~gone], fewer.atoms(), atol=1e-9)

@@ -26,7 +26,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 # Parameters of the library that are options of the commands, and the names that differ.
 PARAMETER = re.compile(
-    r"\b(against|cache|dask|device|max_pixels|model|n_per_class|n_splits|out|reject|select)=('[^']*'|[^\s,;:]*[^\s,;:.])"
+    r"(?<!set_params\()\b(against|cache|dask|device|max_pixels|model|n_per_class|n_splits|out|reject|select)=('[^']*'|[^\s,;:]*[^\s,;:.])"
 )
 OTHER_NAMES = {"model": "features", "n_splits": "splits"}
 

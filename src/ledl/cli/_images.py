@@ -351,9 +351,10 @@ def predict(
     ],
     form: Annotated[Format, typer.Option("--format", help="Format of the output.")] = Format.table,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to print per image, best first.")] = 3,
-    labels: Annotated[
-        str | None,
+    true_labels: Annotated[
+        list[str] | None,
         typer.Option(
+            "--labels",
             metavar="folder|FILE.csv",
             help="True labels. [b]folder[/b]: the name of the class folder of each image. [b]FILE.csv[/b]: a "
             "table of paths and labels, for one PATH that is a folder. Skips the training images of the model. "
@@ -425,6 +426,11 @@ def predict(
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
+        labels = true_labels[0] if true_labels else None
+        if true_labels and len(true_labels) > 1:
+            raise ValueError(
+                "--labels is given twice, but true labels are from class folders or from one table."
+            )
         if labels is None and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
         if review is not None and mistakes:
@@ -450,7 +456,7 @@ def predict(
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
         results = _work.Results(review or shows * _pages.N_REVIEW, shows * _pages.n_examples(classes))
-        with bar(console, "images") as watch:
+        with warnings_as_notes(console), bar(console, "images") as watch:
             answers = predict_files(found, files, reject=reject, watch=watch)
             if sorter is not None:
                 answers = _work.sort_answers(answers, sorter, unsure)
@@ -509,7 +515,8 @@ def explain(
     max_pixels: MaxPixels = None,
 ) -> None:
     """Explain a prediction: write a page with the answer, look-alike training images and the reasons."""
-    with errors_reported(PipedConsole(stderr=True)):
+    console = PipedConsole(stderr=True)
+    with errors_reported(console), warnings_as_notes(console):
         check_outputs({"--out": out}, [model, image])
         check_page(out)
         from ledl.image_models import explain_image, open_image_model

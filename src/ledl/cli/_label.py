@@ -117,9 +117,11 @@ def label(
         report = partial(say, console, style="dim")
         if export:
             inputs = [base / name for base in (Path(), folder) for name in labels or ()]
-            for i, path in enumerate(export):
-                if path.suffix and not path.is_dir():
-                    check_outputs({"--export": path}, [*inputs, *export[:i]])
+            files = [path for path in export if path.suffix and not path.is_dir()]
+            for i, path in enumerate(files):
+                check_outputs({"--export": path}, [*inputs, *files[:i]])
+            if files == export and (sort_by is not None or unsure is not None):
+                raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
             how = sort_by or SortBy.copy
             with opened(options, report, is_reader=True) as session:
                 write(session, export, sort_by=how, unsure=unsure or 0.0, say=partial(say, PipedConsole()))

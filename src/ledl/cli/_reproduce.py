@@ -88,8 +88,9 @@ def reproduce(
         Select,
         typer.Option(
             help="How to find settings. [b]cv[/b]: by cross-validation in the training samples, with at most "
-            "12 candidates per method (ledl-cv: 36). [b]wide[/b]: the same, with many more candidates for "
-            "LEDL, SRC and CRC, best on a GPU. [b]defaults[/b]: the defaults of the estimators."
+            "12 candidates per method, each with three powers of the features (ledl-cv: 60 in all). "
+            "[b]wide[/b]: the same, with many more candidates for LEDL, SRC and CRC, best on a GPU. "
+            "[b]defaults[/b]: the defaults of the estimators."
         ),
     ] = Select.cv,
     n_per_class: Annotated[int, typer.Option(min=1, help="Number of training samples of each class.")] = 5,
@@ -156,6 +157,12 @@ def reproduce(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--methods") from error
+    if is_semi and not any(METHODS[name].unlabelled for name in plan.methods if name in METHODS):
+        raise typer.BadParameter(
+            f"semi compares methods that learn from unlabelled samples, but {', '.join(plan.methods)} do not. "
+            "Leave semi out, or add one, such as ledl-semi.",
+            param_hint="--methods",
+        )
     if dask is not None and jobs:
         raise typer.BadParameter(
             f"--jobs {jobs} is for this machine, --dask {dask} for a cluster. Leave out one of the two.",

@@ -28,6 +28,7 @@ from ledl.datasets import load
 from ledl.files import write_atomically
 from ledl.image_models import ImageModel, Prediction, trained_on, with_interval
 from ledl.images import (
+    ADVICE,
     REJECTED,
     UNSURE,
     Sorter,
@@ -36,6 +37,7 @@ from ledl.images import (
     load_image_folder,
     pillow,
     shown,
+    simplified,
     unused_lines,
 )
 from ledl.model_selection import wilson_interval
@@ -90,9 +92,14 @@ def images_of(
         table = load_image_folder(paths[0], labels=labels, decode=False)
         files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
         unused = [*table.unused, *((Path(file), "no label in the table") for file in table.unlabelled)]
-        notes = table.notes
+        notes = [note for note in table.notes if note != ADVICE]
     else:
         raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+    once: dict[str, int] = {}  # each image once, where folders and files overlap
+    for i, file in enumerate(files):
+        once.setdefault(os.path.abspath(file), i)
+    unused = [*unused, *((files[i], "given twice") for i in sorted({*range(len(files))} - {*once.values()}))]
+    files, truths = [files[i] for i in once.values()], [truths[i] for i in once.values()]
     there: Unused = []
     if sorter is not None:
         is_there, there = sorter.leave_out(files)
@@ -148,8 +155,12 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
                 unused.append((file, f"in no class folder, and {whole.name!r} is no class of the model"))
                 n_loose += 1
                 continue
+            truth = [*known, *below][0]
+            if not known and simplified(truth) == UNSURE:
+                unused.append((file, f"{truth!r} is an answer of ledl predict, not a true label"))
+                continue
             files.append(file)
-            truths.append(shown([*known, *below][0]))
+            truths.append(shown(truth))
     if n_loose and not files:
         raise ValueError(
             f"--labels folder needs class folders, but all {n_loose} images lie directly in {shown(paths[0])}, "
@@ -275,7 +286,7 @@ def show_judged(
     """
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
-        n_right = sum(count for (truth, said), count in counts.items() if truth == said)
+        n_right = sum(counts[name, name] for name in classes)
         say(console, f"Accuracy: {accuracy(counts, classes)}.", style="bold")
         if can_reject:
             n_refused = sum(counts[name, REJECTED] for name in classes)
@@ -296,7 +307,7 @@ def show_judged(
     if rows and len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are true labels, columns are answers.")
         # Heads of columns are the names of classes if they are short, else numbers.
-        is_short = max(len(name) for name in columns if name != REJECTED) <= 4
+        is_short = max((len(name) for name in columns if name != REJECTED), default=0) <= 4
         heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
         heads |= {REJECTED: "none"} if REJECTED in heads else {}
         numbers = [Column(Text(visible(heads[name])), justify="right", no_wrap=True) for name in columns]

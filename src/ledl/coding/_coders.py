@@ -227,9 +227,10 @@ ADMM_ROUNDS = 1000
 GRAM_THREADS = 512
 # A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
-# Without it, up to this many samples are coded by the products that they need. For OMP the products with all
-# atoms may be this share of the matrix.
-FEW_SAMPLES, FEW_PRODUCTS = 8, 1 / 8
+# Without it, a few samples are coded by the products that they need, so many at a time. There may be K / d
+# samples in all, whose products are fewer than those of the matrix, but no more than `MOST_FEW`. For OMP the
+# products with all atoms may be this share of the matrix.
+FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 8
 
 
 class Lasso(NamedTuple):
@@ -246,13 +247,14 @@ class Lasso(NamedTuple):
     ) -> Coder:
         pilots, n = None, len(samples.data)
         is_kept = 8 * len(atoms) ** 2 <= MAX_KEPT
-        if samples.where is None and n <= FEW_SAMPLES and not is_kept and self.solver != "admm":
+        few = min(max(FEW_SAMPLES, len(atoms) // atoms.shape[1]), MOST_FEW)
+        if samples.where is None and n <= few and not is_kept and self.solver != "admm":
             return FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
         if samples.where is not None:
             atoms = samples.to_device(atoms)
         elif n >= FEW:
-            few = samples[np.unique(np.linspace(0, n - 1, PILOTS).astype(int))]
-            pilots = space.reduce(few), space.squared_norms(few)
+            some = samples[np.unique(np.linspace(0, n - 1, PILOTS).astype(int))]
+            pilots = space.reduce(some), space.squared_norms(some)
         return LassoCoder(
             atoms,
             alpha=self.alpha,
@@ -278,10 +280,21 @@ class FewLassoCoder:
     def __call__(self, X: Array, sq_norms: Array, start: Array | None = None) -> tuple[Array, ...]:
         """Return codes, gaps, iterations, and True where gaps are small enough."""
         alpha, tol, _, max_iter, positive = self._settings
-        codes, info = lasso_of_few(
-            self.atoms, X, sq_norms, alpha, tol, max_iter=max_iter, positive=positive, start=start
-        )
-        return codes, info.gap, info.n_iter, info.converged
+        parts = []
+        for i in range(0, len(X), FEW_SAMPLES):
+            few = slice(i, i + FEW_SAMPLES)
+            codes, info = lasso_of_few(
+                self.atoms,
+                X[few],
+                sq_norms[few],
+                alpha,
+                tol,
+                max_iter=max_iter,
+                positive=positive,
+                start=None if start is None else start[few],
+            )
+            parts.append((codes, info.gap, info.n_iter, info.converged))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 class LassoCoder:
@@ -589,20 +602,25 @@ class CollaborativeCoder(RidgeCoder):
     """Code samples by ProCRC, with one product.
 
     With G = D D' and its blocks of the classes alone, sum_j |s D - s_j D_j|^2 = s ((c - 2) G + blocks) s'. So
-    s = x D' ((1 + agreement (c - 2) / c) G + agreement / c blocks + alpha I)^-1.
+    s = x D' (a G + b blocks + alpha I)^-1, a = 1 + agreement (c - 2) / c, b = agreement / c. With the classes'
+    own E_j = alpha (b D_j D_j' + alpha I)^-1 D_j, this is s = x (a D' E + alpha I)^-1 E' (Woodbury): there is
+    no matrix of all pairs of atoms.
     """
 
     solver = "collaborative"
 
     def __init__(self, atoms: Array, settings: Collaborative) -> None:
-        self.atoms, labels, weight = atoms, settings.labels, settings.agreement
+        self.atoms, alpha, labels = atoms, settings.alpha, settings.labels
         D, c = atoms.astype(np.float64, copy=False), labels.max() + 1
-        check_memory(
-            3 * 8 * len(D) ** 2, f"The products of all pairs of {len(D)} samples", "Use fewer samples."
-        )
-        G = D @ D.T
-        matrix = np.where(labels[:, None] == labels, 1 + weight * (c - 1) / c, 1 + weight * (c - 2) / c) * G
-        solved = solve_shifted(D.T, matrix, settings.alpha, "alpha")
+        a, b = 1 + settings.agreement * (c - 2) / c, settings.agreement / c
+        E = np.empty_like(D)
+        for own in np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1]):
+            atoms_j = D[own]
+            if len(own) <= D.shape[1]:
+                E[own] = alpha * solve_shifted(atoms_j.T, b * (atoms_j @ atoms_j.T), alpha, "alpha").T
+            else:
+                E[own] = alpha * solve_shifted(atoms_j, b * (atoms_j.T @ atoms_j), alpha, "alpha")
+        solved = solve_shifted(E, a * (D.T @ E), alpha, "alpha").T
         self._projection = np.ascontiguousarray(solved, dtype=atoms.dtype)
 
 

@@ -24,6 +24,7 @@ from ledl.arrays import (
     is_torch,
     namespace,
     place,
+    take_rows,
     to_host,
 )
 from ledl.coding import Lasso, Ridge, Settings
@@ -74,7 +75,14 @@ from ledl.samples import (
 )
 from ledl.solvers.iteration import Record, Status
 from ledl.solvers.ledl import ADMM, RECORDED, Atoms, DualStep, expand_code_transform, solve
-from ledl.solvers.start import array_start, class_start, default_n_atoms, n_given_atoms, random_start
+from ledl.solvers.start import (
+    array_start,
+    class_start,
+    default_n_atoms,
+    in_turns,
+    n_given_atoms,
+    random_start,
+)
 from ledl.solvers.stream import whole
 from ledl.subspace import IdentitySubspace, KernelSpace, Subspace
 
@@ -485,7 +493,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     kept = kept_samples(training.coordinates, training.labels)
                     dictionary = replace(dictionary, **kept)
                 if self.keep_codes:
-                    learnt["training_codes_"] = np.array(to_host(blocks.codes()))
+                    codes = np.array(to_host(blocks.codes()))
+                    learnt["training_codes_"] = (
+                        codes if training.turns is None else codes[:, np.argsort(training.turns)]
+                    )
                 adopt(self, **attributes, **fitted_attributes(dictionary), **learnt)
             if checkpoint:
                 checkpoint.remove()
@@ -570,7 +581,9 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             "n_samples": samples.shape[0],
             "n_columns": samples.shape[1],
             "type": str(samples.dtype).removeprefix("torch."),
-            "labels": joblib.hash((training.classes, training.labels, training.weights)),
+            "labels": joblib.hash((training.classes, training.labels)),
+            "weights of samples": joblib.hash(training.weights),
+            "order of atoms": "as given" if training.turns is None else "classes take turns by lot",
         }
 
 
@@ -584,6 +597,7 @@ class Training(NamedTuple):
     atom_labels: Array  # (K,)
     start: Atoms
     weights: Array | None = None  # (n,)
+    turns: Array | None = None  # (K,): the atoms in the order in which they are updated; None: as they are
 
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """Return the samples in blocks, and the start on the same device.
@@ -656,9 +670,12 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array, sample_weight: A
     check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
     space, coordinates = (IdentitySubspace(), samples) if is_stored else model._find_space(samples, weights)
     start = first_atoms(model, coordinates, labels, space, atom_labels, weights)
+    turns = in_turns(atom_labels) if isinstance(model.init, str) else None  # given arrays have their own order
+    if turns is not None:
+        start = start._replace(M=take_rows(start.M, as_array(turns, start.M)))
     if weights is not None:
         weights = weights.astype(coordinates.dtype if is_stored else to_host(coordinates[:0]).dtype)
-    return Training(space, coordinates, labels, classes, atom_labels, start, weights)
+    return Training(space, coordinates, labels, classes, atom_labels, start, weights, turns)
 
 
 def first_atoms(
@@ -700,8 +717,9 @@ def read_atoms(
     model: LEDLClassifier, training: Training, atoms: Atoms
 ) -> tuple[FittedDictionary, dict[str, Any]]:
     """Return the dictionary of these atoms, and the other fitted attributes made of them, on the host."""
-    c = atoms.n_classes
-    B, W, A = (np.ascontiguousarray(part) for part in np.split(to_host(atoms.M), [-2 * c, -c], axis=1))
+    c, M = atoms.n_classes, to_host(atoms.M)
+    M = M if training.turns is None else M[np.argsort(training.turns)]
+    B, W, A = (np.ascontiguousarray(part) for part in np.split(M, [-2 * c, -c], axis=1))
     coder, rule = coder_and_rule(model, W)
     dictionary = FittedDictionary(
         training.space, B, model._features, coder, rule, training.classes, training.atom_labels

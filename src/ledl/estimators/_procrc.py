@@ -106,8 +106,8 @@ class ProCRCClassifier(DictionaryClassifier):
 
     Notes
     -----
-    `decision_function` returns :math:`-\|\hat s X - \hat s_j X_j\|^2`. The codes are one product with a matrix,
-    which is made from the products of all pairs of training samples.
+    `decision_function` returns :math:`-\|\hat s X - \hat s_j X_j\|^2`. The codes are one product with a matrix.
+    Its cost grows in proportion to the training samples, unless one class has many.
 
     References
     ----------

@@ -422,7 +422,7 @@ def try_cell(cell: Cell, device: str | None) -> Done:
     started = time.perf_counter()
     try:
         result = run_cell(cell, device)
-    except Exception as error:  # of one cell: the others go on
+    except (Exception, SystemExit) as error:  # of one cell: the others go on
         return Done(cell, None, error=f"{type(error).__name__}: {error}")
     result["seconds"] = time.perf_counter() - started
     return Done(cell, result)
@@ -446,7 +446,7 @@ def run_cell(cell: Cell, device: str | None = None) -> dict[str, Any]:
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if cell.own is None:
-            _warm_up(cell.method, device)
+            _warm_up(cell.method, device, X.dtype)
         settings = cell.known_settings
         if settings is None and not method.unlabelled:
             started = time.perf_counter()
@@ -546,13 +546,13 @@ def _make(method: Method, settings: Settings | None, seed: int, device: str | No
 
 
 @cache
-def _warm_up(method: str, device: str | None) -> None:
+def _warm_up(method: str, device: str | None, dtype: np.dtype[Any]) -> None:
     """Fit a small problem of one of our methods once in each process, so that no compilation is timed."""
     digits = load_dataset("digits")
-    labels = digits.target[:60].copy()
+    X, labels = digits.data[:120].astype(dtype), digits.target[:60].copy()
     labels[40:] = -1 if METHODS[method].unlabelled else labels[40:]
-    model = _make(METHODS[method], {}, 0, device).fit(digits.data[:60], labels)
-    model.predict(digits.data[60:120])
+    model = _make(METHODS[method], {}, 0, device).fit(X[:60], labels)
+    model.predict(X[60:])
 
 
 def folds(y: Array, n_per_class: int, seed: int) -> list[tuple[Array, Array]]:
@@ -672,9 +672,11 @@ def is_result(result: Any) -> bool:
     if not isinstance(result, dict):
         return False
     numbers = [result.get(name) for name in ("accuracy", "fit_seconds", "predict_seconds", "seconds")]
+    more = [result.get(name, 0.0) for name in ("agreement", "select_seconds")]
     labels, warned, made_by = result.get("predicted"), result.get("warnings"), result.get("made_by", {})
     return (
-        all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, result.get("agreement", 0.0)])
+        all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, *more])
+        and type(result.get("cv_accuracy", 0.0)) is float
         and max(result["accuracy"], result.get("agreement", 0.0)) <= 1
         and all(type(result.get(name)) is int and result[name] >= 0 for name in ("n_test", "n_shared"))
         and result["n_shared"] <= result["n_test"]

@@ -21,9 +21,11 @@ from scipy.stats import t as student
 from scipy.stats import ttest_rel
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import confusion_matrix
+from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from ledl.arrays import Array
+from ledl.csv_cells import to_cell
 from ledl.experiments._cells import (
     SAMPLES_PER_CLASS,
     STUDIED,
@@ -564,13 +566,18 @@ def claim_on_tennis(names: Sequence[str], gains: Array) -> Claim:
 
 
 def training_errors(results: Results, dataset: str, method: str) -> list[float]:
-    """Return |X - S B| / |X| and |H - S W| / |H| for the codes S of the training samples."""
+    """Return |X - S B| / |X| and |H - S W| / |H| for the codes S of the training samples.
+
+    X has norm 1, and the power of the features that was chosen.
+    """
     train, _ = split(dataset, results.plan.n_per_class, 0)
     X, y = load_dataset(dataset).data[train], load_dataset(dataset).target[train]
     model = results.fit_again(dataset, method)
+    if isinstance(model, Pipeline):  # whose first step takes a power of the features
+        X, model = model[:-1].transform(X), model[-1]
     with threadpool_limits(1):
         S = model.transform(X)
-    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    X = model.dictionary_.features(X.astype(np.float64))
     H = (y[:, None] == model.classes_[None]).astype(float)
     parts = [(X, model.components_), (H, model.label_components_)]
     return [float(np.linalg.norm(T - S @ M) / np.linalg.norm(T)) for T, M in parts]
@@ -661,7 +668,7 @@ def splits_to_csv(results: Results) -> str:
 
     names = ("accuracy", "n_test", "cv_accuracy", "select_seconds", "fit_seconds", "predict_seconds")
     rows = [
-        {"dataset": Path(dataset).stem, "method": method, "split": seed}
+        {"dataset": to_cell(Path(dataset).stem), "method": to_cell(method), "split": seed}
         | {name: run.get(name) for name in names}
         | {"settings": json.dumps(run["settings"])}
         for (dataset, method), runs in results.runs.items()
@@ -674,5 +681,5 @@ def to_csv(rows: Sequence[Row]) -> str:
     """Return the rows as CSV, with the names of their fields in the first line."""
     import pandas as pd
 
-    titled = [row._replace(dataset=Path(row.dataset).stem) for row in rows]
+    titled = [row._replace(dataset=to_cell(Path(row.dataset).stem), method=to_cell(row.method)) for row in rows]
     return str(pd.DataFrame(titled, columns=Row._fields).to_csv(index=False))

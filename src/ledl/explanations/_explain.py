@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +30,8 @@ from ledl.model_selection import LEDLClassifierCV
 from ledl.rejection import judge, our_parts, parts_of
 from ledl.semi_supervised import SemiSupervisedClassifier
 from ledl.subspace import KernelSpace
+
+BATCH = 2**21  # cosines of atoms and training samples that are held at a time
 
 
 def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5) -> Explanation:
@@ -141,16 +144,21 @@ def explain_record(dictionary: FittedDictionary, X: Array, rival: int | None, n_
         cosines = samples @ z / units / (np.sqrt(sq_norm) if sq_norm > 0 else 1)
         order = np.argsort(-cosines, kind="stable")
         near, near_rival = order[:n_neighbors], order[labels[order] == rival][:n_neighbors]
-        # Codes may be negative, so the sign of a cosine does not matter.
-        by_atom = np.abs(atoms[used] @ samples.T) / units
-        order = np.argsort(-by_atom, axis=1, kind="stable")[:, :n_neighbors]
-        atom_neighbors[used, : order.shape[1]] = order
         if samples is atoms:
-            atom_neighbors[used], atom_neighbors[used, 0] = -1, used
+            atom_neighbors[used, 0] = used
+        else:
+            size = max(1, BATCH // len(samples))
+            for batch in (used[i : i + size] for i in range(0, len(used), size)):
+                # Codes may be negative, so the sign of a cosine does not matter.
+                likeness = np.abs(atoms[batch] @ samples.T) / units
+                for k in range(min(n_neighbors, len(samples))):
+                    best = likeness.argmax(axis=1)
+                    atom_neighbors[batch, k] = best
+                    likeness[np.arange(len(best)), best] = -1
 
     is_kernel = isinstance(dictionary.space, KernelSpace)
     seen = dictionary.features.powers(one_row(X).astype(np.float64))
-    scale = np.sqrt(np.sum(seen**2)) if dictionary.features.unit_norm else 1.0
+    scale = linalg.norm(seen[0]) if dictionary.features.unit_norm else 1.0  # squares might overflow
     return Explanation(
         predicted=classes[scores.argmax()],
         classes=classes,
@@ -323,7 +331,9 @@ class Explanation:
         The labels.
 
     scores : ndarray of shape (n_classes,)
-        One score for each class. For two classes, `decision_function` gives their difference.
+        One score for each class. For two classes, `decision_function` gives their difference. If a
+        `LEDLClassifierCV` is one model with the rule "regularized", its `decision_function` gives logarithms,
+        and these scores are the ratios themselves.
 
     probabilities : ndarray of shape (n_classes,) or None
         The probabilities of the classes, from these scores, if the model is a `LEDLClassifierCV` or a

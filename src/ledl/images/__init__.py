@@ -8,6 +8,7 @@ from ledl.images._efficientnet import NAME as EFFICIENTNET
 from ledl.images._efficientnet import is_installed as efficientnet_is_installed
 from ledl.images._extractors import ImageTransformer, NetworkFeatures, PixelFeatures
 from ledl.images._folders import (
+    ADVICE,
     REJECTED,
     UNSURE,
     Unused,
@@ -36,6 +37,7 @@ from ledl.images._sorting import Sorter, why_no_folder
 from ledl.images._tables import LONGEST_LABEL, find_table, read_labels
 
 __all__ = [
+    "ADVICE",
     "CAFFE",
     "EFFICIENTNET",
     "FORMATS",

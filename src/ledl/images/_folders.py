@@ -23,6 +23,7 @@ Unused: TypeAlias = list[tuple[Path, str]]
 
 # Answers that are no classes. `ledl predict --sort-into` makes folders with these names.
 UNSURE, REJECTED = "unsure", "none of these"
+ADVICE = "To use the names of folders for other images, add --labels folder."  # to who trains
 FOLDER = "folder"  # in place of a table of labels: the names of the class folders
 # What archives and systems leave behind, beside names that begin with a dot.
 LEFTOVERS = {"__macosx", "thumbs.db", "desktop.ini", "@eadir", "$recycle.bin", "system volume information"}
@@ -362,14 +363,14 @@ def _add_tables(
             n_other = sum(name != label for name, label in in_folders)
             notes.append(
                 f"Labels are from {said}, not from folders: {n_other} of {len(labelled)} images have a label "
-                "that is not the name of their folder. To use the names of folders for other images, add "
-                "--labels folder."
+                "that is not the name of their folder."
             )
+            notes.append(ADVICE)
     real = {os.path.realpath(table) for table in tables}
     unused[:] = [
         (path, reason) for path, reason in unused if path not in by_file and os.path.realpath(path) not in real
     ]
-    return [image for image, label in given.items() if label == REJECTED]
+    return [image for image, label in given.items() if simplified(label) == REJECTED]
 
 
 def check_names(where: dict[str, str]) -> None:

@@ -265,7 +265,10 @@ def as_sources(X: Any) -> list[Source]:
     """Return images from any sequence, array or pandas object as a list of paths, arrays and PIL images."""
     PIL = pillow()
     one = isinstance(X, str | bytes | os.PathLike | PIL.Image.Image)
-    if one or (isinstance(X, np.ndarray) and X.dtype.kind not in "OUS" and X.ndim < 3):
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUS":
+        # Images that are 3 or 4 pixels wide are none: these are the colours of one image.
+        one = X.ndim < 3 or (X.ndim == 3 and X.shape[2] in (3, 4) and X.shape[1] > 4)
+    if one:
         if isinstance(X, str | os.PathLike) and Path(X).is_dir():
             raise ValueError(
                 f"X is a folder, {shown(X)}. Give the files in it: ledl.datasets.load_image_folder(X, "

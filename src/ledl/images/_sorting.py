@@ -19,6 +19,7 @@ from ledl.text import is_printable
 
 # Names that Windows keeps for devices, with any ending.
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+NUMBERED = re.compile(r" \(\d+\)$")  # what is added to names that are taken
 LONGEST_NAME = 255  # bytes, on nearly all file systems
 
 
@@ -26,14 +27,22 @@ class Sorter:
     """Put images into the folders of their classes below `folder`, which is made when it is needed.
 
     `how` is "copy", "link" (a symbolic link) or "move". Raise an error now, before anything is written, if a
-    class cannot be the name of a folder, or if nothing can be written there.
+    class cannot be the name of a folder, or if nothing can be written there. `former` has names that classes
+    had before: images in such folders are named by `summary`.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], classes: Sequence[str], how: str = "copy") -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        classes: Sequence[str],
+        how: str = "copy",
+        former: Sequence[str] = (),
+    ) -> None:
         self.folder, self.how = Path(folder), how
         self.names = [*classes, UNSURE, REJECTED]
         self.counts: Counter[str] = Counter()  # images by name
         self.n_there = 0  # images that were there already
+        self.astray: list[Path] = []  # copies of images in the folders of other classes, from an earlier time
         for name in classes:
             reason = why_no_folder(name)
             if reason:
@@ -48,6 +57,12 @@ class Sorter:
                 raise NotADirectoryError(f"{shown(place)} is a file, not a folder. Choose another folder.")
             if place.exists():
                 place_for(place / "image")  # raises if nothing can be written there
+        # What is sorted already, by the names that it may have had, and its size.
+        self._before: dict[tuple[str, int], list[Path]] = {}
+        for home in (self.folder / name for name in dict.fromkeys([*self.names, *former])):
+            for path in sorted(home.iterdir()) if home.is_dir() else ():
+                for name in {path.name, NUMBERED.sub("", path.stem) + path.suffix} if path.is_file() else ():
+                    self._before.setdefault((name, path.stat().st_size), []).append(path)
 
     def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
         """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
@@ -74,11 +89,20 @@ class Sorter:
         """
         source, home = Path(image), self.folder / name
         try:
+            self.astray += [
+                path
+                for path in self._before.get((source.name, source.stat().st_size), [])
+                if path.parent != home and path.is_file() and filecmp.cmp(source, path, shallow=False)
+            ]
             home.mkdir(parents=True, exist_ok=True)
             for number in count(1):
                 target = home / (source.name if number == 1 else f"{source.stem} ({number}){source.suffix}")
-                if target.is_file() and filecmp.cmp(source, target, shallow=False):
+                if self.how != "link" and _is_link_to(source, target):
+                    target.unlink()  # the image comes in place of a link from an earlier time
+                elif target.is_file() and filecmp.cmp(source, target, shallow=False):
                     self.n_there += 1
+                    if self.how == "move" and _are_two_names(source, target):
+                        source.unlink()  # a move that was cut off
                     break
                 try:
                     self._place(source, target)
@@ -99,7 +123,14 @@ class Sorter:
         counts = ", ".join(f"{self.counts[name]} {name}" for name in self.names if self.counts[name])
         there = f" {self.n_there} of them were there already." if self.n_there else ""
         done = {"copy": "Copied", "link": "Linked", "move": "Moved"}[self.how]
-        return f"{done} into folders in {shown(self.folder)}: {counts or 'no images'}.{there}"
+        text = f"{done} into folders in {shown(self.folder)}: {counts or 'no images'}.{there}"
+        if self.astray:
+            first = ", ".join(map(shown, self.astray[:3])) + ", ..." * (len(self.astray) > 3)
+            text += (
+                f" {len(self.astray)} of them also lie in the folder of another class, where they were sorted "
+                f"before: {first}. Delete them there, or sort into an empty folder."
+            )
+        return text
 
     def _place(self, source: Path, target: Path) -> None:
         """Copy, link or move a file to a name. Raise FileExistsError if the name is taken."""
@@ -109,7 +140,12 @@ class Sorter:
             target.symlink_to(source.absolute())
             return
         if self.how == "move" and not source.is_symlink() and _link(source, target):
-            source.unlink()
+            try:
+                source.unlink(missing_ok=True)  # another process may have ended this move
+            except OSError:
+                if target.stat().st_nlink > 1:
+                    target.unlink()  # not one file under two names
+                raise
             return
         # A reader never sees a part of a file, and a part that is left by a killed process is a hidden file.
         part = target.with_name(f".{secrets.token_hex(8)}.part")
@@ -138,6 +174,21 @@ def why_no_folder(name: str) -> str:
     if len(os.fsencode(name)) > LONGEST_NAME:
         return f"it has more than {LONGEST_NAME} bytes"
     return ""
+
+
+def _is_link_to(source: Path, target: Path) -> bool:
+    """Return if `target` is a symbolic link to an image which is none itself."""
+    return target.is_symlink() and not source.is_symlink() and target.exists() and source.samefile(target)
+
+
+def _are_two_names(source: Path, target: Path) -> bool:
+    """Return if these are two names of one file, and not one name that two paths lead to."""
+    return (
+        not source.is_symlink()
+        and source.samefile(target)
+        and source.stat().st_nlink > 1
+        and not source.parent.samefile(target.parent)  # of a folder that is mounted twice, or a link
+    )
 
 
 def _link(source: Path, target: Path) -> bool:

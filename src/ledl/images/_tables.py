@@ -66,9 +66,9 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
             )
         if not images:
             raise ImageError(
-                f"{where}: the image {name!r} is not in {shown(root)}. To train on the class folders there and "
-                f"on the table together, write --labels folder --labels {shown(table)}. Otherwise give the "
-                "folder with all images of the table."
+                f"{where}: the image {name!r} is not in {shown(root)}. Give the folder with all images of the "
+                f"table. (ledl fit also trains on class folders and a table together: --labels folder --labels "
+                f"{shown(table)}.)"
             )
         if len(images) > 1:
             both = " and ".join(map(shown, images))

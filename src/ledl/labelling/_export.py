@@ -7,7 +7,7 @@ import io
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from ledl.csv_cells import mark_for, to_cell
 from ledl.explanations import Embedded, Picture, embed
 from ledl.files import place_for, write_atomically
 from ledl.image_models import complete, fit_features
-from ledl.images import UNSURE, ImageError, Sorter, shown, why_no_folder
+from ledl.images import UNSURE, ImageError, Sorter, shown, unused_lines, why_no_folder
 from ledl.labelling._session import RefusedError, Session
 from ledl.labelling._worker import prepare
 from ledl.pages import render
@@ -78,11 +78,25 @@ def kind_of(path: Path) -> str:
     return "folder"
 
 
-def check(paths: Sequence[Path], session: Session) -> None:
+def check(paths: Sequence[Path], session: Session, sort_by: str = "copy") -> None:
     """Raise an error if something cannot be exported: now, before the work and before anything is written."""
+    folders = [path for path in paths if kind_of(path) == "folder"]
+    if sort_by == "move" and len(folders) > 1:
+        raise RefusedError(
+            f"Images can be moved into one folder, but --export names {len(folders)}. Leave --sort-by move out "
+            "to copy them."
+        )
+    if sort_by == "move" and folders and not session.is_writer:
+        raise RefusedError(
+            f"{shown(session.folder)} is open in another process, which would lose its images. End it there "
+            "with Ctrl-C, or leave --sort-by move out to copy them."
+        )
     names = [c.name for c in session.classes.values() if not c.gone]
     top = Path(os.path.realpath(session.folder))
+    own = Path(os.path.realpath(session.store.place))
     for path in paths:
+        if Path(os.path.realpath(path)).is_relative_to(own):
+            raise RefusedError(f"{shown(path)} is among the labels themselves. Choose a place elsewhere.")
         if kind_of(path) != "folder":
             place_for(path)
             continue
@@ -111,24 +125,32 @@ def write(
     unsure: float = 0.0,
     say: Callable[[str], Any],
 ) -> None:
-    """Write all that is asked for. Learns first, from the labels that are there, without a page."""
-    check(paths, session)
+    """Write all that is asked for. Learns first, from the labels that are there, without a page.
+
+    A model and a page read images, so they come before images are moved; tables say where images are then.
+    """
+    check(paths, session, sort_by)
     X = learn_here(session)
-    for path in paths:
+    moved: dict[int, str] | None = None
+    for path in sorted(paths, key=lambda path: ("ledl", "html", "folder", "csv").index(kind_of(path))):
         kind = kind_of(path)
         if kind == "csv":
-            write_atomically(path, table(session).encode())
-            say(f"Labels: {shown(path)} ({int(session.is_readable.sum())} images)")
+            write_atomically(path, table(session, moved).encode())
+            n_images = int(session.is_readable.sum()) if moved is None else len(moved)
+            say(f"Labels: {shown(path)} ({n_images} images)")
         elif kind == "html":
             write_atomically(path, summary_page(session).encode())
             say(f"Page: {shown(path)}")
         elif kind == "folder":
-            say(sort_images(session, path, sort_by, unsure))
+            places = sort_images(session, path, sort_by, unsure, say)
+            moved = places if sort_by == "move" else None
         else:
             write_model(session, X, path)
             say(f"Model: {shown(path)}. Next: ledl predict {shown(path)} NEW_IMAGES")
-    for name, reason in session.unreadable:
+    for name, reason in session.unreadable[:MOST_LINES]:
         say(f"Left out: {name}: {reason}")
+    if len(session.unreadable) > MOST_LINES:
+        say(f"Left out: {len(session.unreadable) - MOST_LINES} more images.")
 
 
 def learn_here(session: Session) -> Any:
@@ -169,10 +191,17 @@ def said(session: Session) -> list[Said]:
         return found
 
 
-def table(session: Session) -> str:
-    """Return the labels as a table that `ledl fit --labels` and spreadsheets read."""
+def table(session: Session, places: Mapping[int, str] | None = None) -> str:
+    """Return the labels as a table that `ledl fit --labels` and spreadsheets read.
+
+    Paths are whole ones, or begin here as the folder was given: other folders may have images of these names.
+    Where images were moved, it has those with new `places`.
+    """
     rows = said(session)
-    paths = [os.path.join(".", session.images[row.i].path) for row in rows]
+    if places is None:
+        places = {row.i: os.path.join(session.folder, session.images[row.i].path) for row in rows}
+    rows = [row for row in rows if row.i in places]
+    paths = [os.path.join(".", places[row.i]) for row in rows]
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["path", "label", "by", "probability", "second"])
@@ -182,17 +211,26 @@ def table(session: Session) -> str:
     return mark_for([*paths, *(row.label for row in rows)]) + text.getvalue()
 
 
-def sort_images(session: Session, folder: Path, how: str, unsure: float) -> str:
-    """Put all images into the folders of their classes, and return how many went where.
+def sort_images(
+    session: Session, folder: Path, how: str, unsure: float, say: Callable[[str], Any]
+) -> dict[int, str]:
+    """Put all images into the folders of their classes. Return where each is now.
 
     Suggestions below the probability `unsure`, and images that nobody can tell, go into the folder "unsure".
     """
     rows = said(session)
-    sorter = Sorter(folder, sorted({row.label for row in rows if row.label}), how)
-    for row in rows:
-        is_sure = row.label and (row.by != "model" or (row.probability or 0.0) >= unsure)
-        sorter.put(session.folder / session.images[row.i].path, row.label if is_sure else UNSURE)
-    return sorter.summary()
+    former = [name for name, _ in session.store.names() if not why_no_folder(name)]
+    sorter = Sorter(folder, sorted({row.label for row in rows if row.label}), how, former)
+    files = [session.folder / session.images[row.i].path for row in rows]
+    is_left_out, unused = sorter.leave_out(files)
+    places = {}
+    for row, file, is_left in zip(rows, files, is_left_out, strict=True):
+        if not is_left:
+            is_sure = row.label and (row.by != "model" or (row.probability or 0.0) >= unsure)
+            places[row.i] = str(sorter.put(file, row.label if is_sure else UNSURE))
+    for line in [sorter.summary(), *unused_lines(unused)]:
+        say(line)
+    return places
 
 
 def write_model(session: Session, X: Any, path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
+from sklearn.base import clone
 
 from ledl.arrays import Array
 from ledl.files import write_atomically
@@ -24,6 +25,7 @@ from ledl.image_models import find_extractor, thumbnail
 from ledl.images import (
     LONGEST_LABEL,
     MAX_PIXELS,
+    ImageError,
     find_table,
     image_files,
     is_answer,
@@ -118,6 +120,11 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                 raise BusyError(
                     f"{shown(options.folder)} is open {where}, or end it there with Ctrl-C."
                 ) from None
+            if options.labels:
+                raise BusyError(
+                    f"--labels adds to the labels, but {shown(options.folder)} is open {where}, or end it "
+                    "there with Ctrl-C; or leave --labels out to export what was labelled so far."
+                ) from None
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
         check_folder(options.folder, store, report)
@@ -134,7 +141,9 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
 
 
 def check_store(folder: Path, store: Path) -> None:
-    """Raise RefusedError if the thumbnails in a store would be taken for images of the folder."""
+    """Raise RefusedError if a store is a file, or if its thumbnails would be taken for images of the folder."""
+    if store.exists() and not store.is_dir():
+        raise RefusedError(f"--store {shown(store)} is a file. Give a folder for the labels.")
     top, place = os.path.realpath(folder), os.path.realpath(store)
     if is_below(top, place) and not any(map(is_hidden, Path(os.path.relpath(place, top)).parts)):
         raise RefusedError(
@@ -205,7 +214,16 @@ def extractor_of(
     size = int(kept["size"]) if kept["size"] else None
     files = [options.folder / name for name in names]
     features = kept["features"] or "auto"
-    extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
+    try:
+        extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
+        if features != "auto":  # raises if a network cannot be used, before it is kept for the next time
+            clone(extractor).fit()
+    except (ImageError, ImportError, OSError, ValueError) as error:
+        if any(given.values()):
+            raise
+        raise RefusedError(
+            f"The features of the last time cannot be made: {error} Choose others with --features."
+        ) from error
     if is_writer:
         store.set(**kept)
     return extractor.set_params(max_pixels=options.max_pixels)
@@ -283,7 +301,7 @@ class Session:
         kept = given or [word for word in self.store.get("labels").split("\n") if word]
         if "none" in given and len(given) > 1:
             raise RefusedError(
-                f"--labels none says that there are none. Leave out {' and '.join(given)}, or none."
+                "--labels none says that there are none. Leave out either --labels none, or the others."
             )
         wanted: dict[int, tuple[str, str]] = {}
         if not kept or "folder" in kept:

@@ -193,6 +193,8 @@ class Store:
         if faults:
             raise sqlite3.DatabaseError(faults[0])
         if not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if (self.place / BACKUP).exists():  # which must not be replaced by a copy of nothing
+                raise sqlite3.DatabaseError("it was lost, or is empty")
             with self._transaction():
                 for statement in TABLES.split(";")[:-1]:
                     self.db.execute(statement)
@@ -282,6 +284,12 @@ class Store:
             by_content.setdefault(contents.get(image.id, ""), []).append(image)
         moved = {path: by_content[content].pop(0) for path, content in now.items() if by_content.get(content)}
         left = {image.id for image in moved.values()} | {known[path].id for path in moved if path in known}
+        # An image that was gone, and whose name another one has now: cameras begin again at IMG_0001.
+        left |= {
+            image.id
+            for path, image in astray.items()
+            if image.gone and path in found and (found[path][0] != image.size or image.id in contents)
+        }
         with self._transaction():
             self.db.execute("UPDATE images SET gone=1")
             # A name that no file has: for a moment, or until an image whose place was taken is found again.

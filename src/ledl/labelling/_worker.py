@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +45,20 @@ class Job(NamedTuple):
     checks: Array  # rows that were drawn at random, and have labels
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Keep Ctrl-C from processes that start in this block: it would end their imports with a traceback."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # otherwise the first start begins this process, and lets Ctrl-C through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Worker:
     """Run the process. `report` gets its messages, in a thread of their own: a word, and what belongs to it.
 
@@ -65,7 +80,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, self._task), daemon=True, name="ledl label")
-        self.process.start()
+        with interrupts_held():  # Ctrl-C is for the server, which ends this process
+            self.process.start()
         theirs.close()  # so that our end closes when the process dies
 
     def learn(self, job: Job) -> None:
@@ -147,7 +163,7 @@ class Inbox:
 
 def work(connection: Connection, task: Task) -> None:
     """Make features first, then learn one lesson after another: all that the process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(AttributeError, OSError):  # not on every system
         os.nice(5)
     inbox = Inbox(connection)

@@ -59,6 +59,23 @@ def atom_counts(class_counts: Array, n_atoms: int) -> Array:
     return atoms
 
 
+def in_turns(atom_classes: Array) -> Array:
+    """Return an order of atoms in which classes take turns; `atom_classes` is sorted.
+
+    First comes one atom of each class, then the next of each, and so on. Lots, always the same, decide in each
+    round. What all samples have in common goes into the atoms that are updated first. In the order of classes
+    these would be all atoms of the first ones, whose samples are then often missed.
+
+    Examples
+    --------
+    >>> in_turns(np.array([0, 0, 0, 1, 2, 2]))
+    array([4, 0, 3, 5, 1, 2])
+    """
+    K = len(atom_classes)
+    rounds = np.arange(K) - np.searchsorted(atom_classes, atom_classes)
+    return np.lexsort((np.random.default_rng(0).permutation(K), rounds))
+
+
 def class_start(
     blocks: Blocks, candidates: list[Array], atom_classes: Array, rng: np.random.Generator
 ) -> Atoms:

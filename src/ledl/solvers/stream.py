@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledl.arrays import Array, as_array, class_sums, namespace, to_host
+from ledl.arrays import Array, as_array, class_sums, namespace, take_rows, to_host
 from ledl.samples import Block, Blocks
 from ledl.solvers.atoms import Sums, sweep
 from ledl.solvers.ledl import Atoms, CodeStep, DualStep, begin, factorise, make_problem
-from ledl.solvers.start import class_start
+from ledl.solvers.start import class_start, in_turns
 
 # Steps of ADMM on a batch, and the exponent of forgetting: chosen on training samples of USPS and on digits,
 # where 5 to 20 steps and exponents of 1 and 2 hardly differ (benchmarks/stream.py).
@@ -128,7 +128,10 @@ def learn(
     c, by_class = atoms.n_classes, to_host(problem.label_targets).astype(np.float64) ** 2
     labels = [stream.class_weights @ part.sum(axis=-1) for part in (by_class[:, :c], by_class[:, c:])]
     norms = as_array(np.sqrt([stream.square, *labels]), M, M.dtype)
-    M, _ = sweep(Sums(G, P - G @ M), M, problem.bounds, radii, norms)
+    turns = as_array(in_turns(atom_classes), M)
+    sums = Sums(take_rows(G, turns)[:, turns], take_rows(P - G @ M, turns))
+    swept, _ = sweep(sums, take_rows(M, turns), problem.bounds, radii, norms)
+    M[turns] = swept
     return stream, Atoms(M / problem.roots, c), int(nonzeros)
 
 
