@@ -463,6 +463,7 @@ def test_classes_are_renamed_and_merged_by_keys(start, visit):
     page.keyboard.type("nought")
     page.keyboard.press("Enter")
     expect(page.locator("#classes bdi.name").first).to_have_text("nought")
+    expect(page.get_by_role("dialog")).to_be_hidden()  # the list may know it before the sheet does
     page.get_by_role("button", name="Rename, merge or delete nought").focus()
     page.keyboard.press("Enter")
     page.get_by_role("combobox", name="Merge into").focus()
@@ -470,12 +471,38 @@ def test_classes_are_renamed_and_merged_by_keys(start, visit):
     page.get_by_role("button", name="Merge", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.locator("#classes").get_by_text("nought")).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_be_hidden()
     after = list(stored(server).values())
     assert after.count(second) == before.count(first) + before.count(second)
     for _ in range(2):
         page.keyboard.press("Backspace")
     expect(page.locator("#classes bdi.name").first).to_have_text(first)
     assert list(stored(server).values()) == before
+
+
+def test_a_second_enter_does_not_rename_twice(start, visit):
+    server = start()
+    teach(server, 30)
+    page = visit(server)
+    current(page)
+    asked = []
+
+    def slow(route):
+        asked.append(route.request.url)
+        page.wait_for_timeout(500)
+        route.continue_()
+
+    page.route(re.compile(r"/api/classes/\d+$"), slow)
+    first = class_names(page)[0]
+    page.get_by_role("button", name=f"Rename, merge or delete {first}", exact=True).click()
+    page.keyboard.type("nought")
+    for _ in range(3):
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator("#classes bdi.name").first).to_have_text("nought")
+    page.keyboard.press("Backspace")
+    expect(page.locator("#classes bdi.name").first).to_have_text(first)
+    assert len(asked) == 1
 
 
 def test_the_help_sheet(start, visit):

@@ -86,12 +86,15 @@ export function editSheet(one, all, done) {
   const trouble = el("p", { class: "trouble", role: "alert" });
   const run = (path, body, words) => async (event) => {
     event.preventDefault();
+    const button = event.submitter;
+    button.disabled = true; // a second Enter, before the answer is here, does nothing
     try {
       const answer = await post(`/api/classes/${one.id}${path}`, body());
       $("sheetbox").close();
       done(words(), answer);
     } catch (error) {
       trouble.textContent = error.message;
+      button.disabled = false;
     }
   };
   const name = el("input", { type: "text", value: one.name, "aria-label": "New name", maxlength: 255, spellcheck: "false", autocomplete: "off" });
