@@ -889,6 +889,29 @@ def same_contents(record: Record) -> list[str]:
     return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
 
 
+def training_notes(trained: ImageModel, labels: Sequence[str] | None) -> list[str]:
+    """Return what makes the accuracy of a trained model too high, or too low; `labels` as for `fit_folder`."""
+    record = trained.record
+    n_near = len({name for pair in record.near_copies for name in pair})
+    notes = same_contents(record)
+    if notes:
+        n_same = len(record.sha256) - len(set(record.sha256))
+        so = "They count once." if trained.answers else "The accuracy is too high."
+        notes = [*notes[:10], f"Copies of other training images: {n_same}. {so}"]
+    elif n_near >= MANY_NEAR * len(record.files):
+        example = " and ".join(record.near_copies[0])
+        notes = [
+            f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
+            "more, the accuracy is too high. Use images from different moments or places."
+        ]
+    if labels and {"folder"} < {*labels}:
+        notes.append(
+            "The accuracy counts the images that the table adds, too. If they were the least sure ones, "
+            "they are hard, and the accuracy on new images may be higher."
+        )
+    return notes
+
+
 def find_extractor(
     files: Sequence[str | os.PathLike[str]],
     features: str = "auto",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -65,7 +66,22 @@ def test_semi_stands_for_methods_and_without_datasets_for_those_of_the_paper(tmp
     assert "pie: Ask Carnegie" in one_line(done.stderr)
     done = run("reproduce", "semi", "digits", "--methods", "crc,lda")
     assert done.exit_code == 2
-    assert "crc, lda do not" in one_line(done.stderr)
+    assert "crc, lda get the labelled ones alone" in one_line(done.stderr)
+
+
+def test_semi_says_that_own_methods_get_no_unlabelled_samples(tmp_path):
+    words = ["--methods", "label-propagation,sklearn.semi_supervised:LabelSpreading", *QUICK[2:]]
+    done = run("reproduce", "semi", "digits", *words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    assert "From the labelled samples alone: sklearn.semi_supervised:LabelSpreading." in one_line(done.stdout)
+
+
+def test_a_class_of_one_sample_is_named(tmp_path, rng):
+    np.savez(tmp_path / "rare.npz", X=rng.random((21, 3)), y=np.array(["a"] * 10 + ["b"] * 10 + ["rare"]))
+    words = ["--methods", "lda", "--select", "defaults", "--n-per-class", 1, "--no-figures"]
+    done = run("reproduce", "--data", tmp_path / "rare.npz", *words, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "of the class 'rare' of rare, which has 1 in all. Remove the class." in one_line(done.stderr)
 
 
 def test_json_for_machines_is_all_of_stdout(tmp_path):

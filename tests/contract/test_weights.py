@@ -85,9 +85,19 @@ def test_the_default_number_of_atoms_counts_rows_and_shares_by_weights():
     w[y == 3] *= 3
     model = LEDLClassifier(max_iter=1, tol=0).fit(X, y, sample_weight=w)
     counts = np.bincount(np.searchsorted(model.classes_, model.atom_classes_))
-    assert counts.sum() == 2 * len(y)
-    shares = 2 * len(y) * np.bincount(y, w) / w.sum()
+    assert counts.sum() == 2 * np.count_nonzero(w)
+    shares = counts.sum() * np.bincount(y, w) / w.sum()
     assert np.abs(counts - shares).max() < 1
+
+
+@pytest.mark.parametrize("name", ["fit", "partial_fit"])
+def test_samples_of_weight_zero_do_not_count_in_the_number_of_atoms(name):
+    X, y, w = weighted_samples()
+    with_zeros, alone = LEDLClassifier(max_iter=1, tol=0), LEDLClassifier(max_iter=1, tol=0)
+    more = {"classes": np.unique(y)} if name == "partial_fit" else {}
+    getattr(with_zeros, name)(X, y, sample_weight=w, **more)
+    getattr(alone, name)(X[w > 0], y[w > 0], sample_weight=w[w > 0], **more)
+    assert len(with_zeros.components_) == len(alone.components_) < 2 * len(y)
 
 
 def test_a_class_start_takes_no_sample_of_weight_zero():

@@ -160,7 +160,7 @@ def test_a_method_that_would_end_the_process_only_fails(tmp_path):
         ({"select": "test"}, "'cv', 'wide' or 'defaults'"),
         ({"n_splits": 0}, "at least 1"),
         ({"n_per_class": 1}, "select='defaults'"),
-        ({"n_per_class": 500}, "class of digits has 174"),
+        ({"n_per_class": 500}, "class '8' of digits, which has 174 in all"),
         ({"methods": ("ledl-paper",)}, "nothing to run: ledl-paper.*only for yaleb"),
     ],
 )

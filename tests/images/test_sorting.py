@@ -231,6 +231,37 @@ def test_a_move_that_was_cut_off_is_finished(photos, tmp_path, monkeypatch):
     assert sorted_to.exists()
 
 
+def test_a_move_to_another_disk_that_is_cut_off_leaves_no_copy(photos, tmp_path, monkeypatch):
+    image = photos / "1.png"
+    unlink = Path.unlink
+
+    def refuse(path, **options):
+        if path == image:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, **options)
+
+    def other_disk(source, target, **options):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", other_disk)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        with pytest.raises(OSError, match="Permission denied"):
+            Sorter(tmp_path / "sorted", ["cat"], "move").put(image, "cat")
+    assert list((tmp_path / "sorted" / "cat").iterdir()) == []
+    Sorter(tmp_path / "sorted", ["cat"], "move").put(image, "cat")
+    assert not image.exists()
+    assert (tmp_path / "sorted" / "cat" / "1.png").exists()
+
+
+def test_images_of_a_folder_that_cannot_be_changed_are_not_moved(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may change all folders
+    files = [photos / "1.png"]
+    with pytest.raises(PermissionError, match=r"cannot be taken away from .*Copy them instead"):
+        Sorter(tmp_path / "sorted", ["cat"], "move").leave_out(files)
+    assert Sorter(tmp_path / "sorted", ["cat"], "copy").leave_out(files)[0] == [False]
+
+
 def test_an_image_that_is_given_twice_is_moved_once(photos, tmp_path):
     """The second time it would not be there any more."""
     folder = tmp_path / "given"

@@ -93,6 +93,23 @@ def test_a_table_counts_more_than_folders_and_a_person_more_than_both(folder, op
     assert labels_of(open_folder(folder, labels=None)) == found  # the table was read, and is not needed again
 
 
+def test_none_of_these_in_a_table_is_an_answer(folder, open_folder, tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\nnull/00.png,a\nnull/01.png,None of these\nzwei/02.png,none of these\n")
+    session = open_folder(folder, labels=[str(table)])
+    assert "2 images get no label: they are 'none of these', by the table." in session.lines
+    skipped = [session.names[i] for i in session.find(state="skipped")]
+    assert skipped == ["null/01.png", "zwei/02.png"]
+    assert labels_of(session) == {"null/00.png": ("a", "table")}
+    assert not {*ids_of(session, *skipped)} & {image["id"] for image in session.questions(36)["items"]}
+    session.answer(ids_of(session, "zwei/02.png"), new_class="b")  # counts more
+    session = open_folder(folder, labels=[str(table)])
+    assert labels_of(session)["zwei/02.png"] == ("b", "person")
+    table.write_text("path,label\nnull/00.png,a\n")
+    session = open_folder(folder, labels=[str(table)])
+    assert session.find(state="skipped") == []
+
+
 def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path):
     session = open_folder(folder, labels=["folder"])
     one, null, two = session.classes

@@ -1,6 +1,7 @@
 """Nothing that was acknowledged is lost, and undo is exact."""
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledl.labelling import _store
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import RefusedError
 from ledl.labelling._store import (
@@ -409,6 +411,40 @@ def test_a_read_only_folder_has_its_labels_elsewhere(monkeypatch):
         (folder / NAME).mkdir()  # labels from a time when it was not read-only
         with as_plain_user(), pytest.raises(StoreError, match="--store"):
             place_of(folder)
+
+
+def test_labels_of_a_folder_that_was_read_only_are_found_again(folder, open_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    make, inside = _store._made, folder / NAME
+
+    def as_read_only(place):
+        if place == inside:
+            raise refused
+        return make(place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_store, "_made", as_read_only)
+        session = open_folder(folder)
+        session.answer([session.images[0].id], new_class="mine")
+        assert session.store.place.is_relative_to(tmp_path / "home")
+    session = open_folder(folder)  # it can be written to now
+    assert [c.name for c in session.classes.values()] == ["mine"]
+    assert not inside.exists()
+    (tmp_path / "home").rename(tmp_path / "away")
+    open_folder(folder)
+    (tmp_path / "away").rename(tmp_path / "home")
+    with pytest.raises(StoreError, match=r"two sets of labels.*--store"):
+        open_folder(folder)
+
+
+def test_no_place_for_labels_at_all(folder, monkeypatch):
+    def refuse(place):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(_store, "_made", refuse)
+    with pytest.raises(StoreError, match="--store DIR"):
+        place_of(folder)
 
 
 def test_a_store_of_ones_own_choice(folder, open_folder, tmp_path):

@@ -273,7 +273,7 @@ def fit(
         check_outputs({"--out": out, "--page": page, "--write-labels": write_labels}, [*tables, *described])
         check_page(page)
         from ledl.cli import _pages, _work
-        from ledl.image_models import MANY_NEAR, doubtful_labels, facts, fit_folder, same_contents
+        from ledl.image_models import doubtful_labels, facts, fit_folder, training_notes
         from ledl.images import MAX_PIXELS
         from ledl.persistence import save
 
@@ -301,10 +301,12 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        record, people = trained.record, PipedConsole()
+        record, people, notes = trained.record, PipedConsole(), training_notes(trained, labels)
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         if write_labels is not None:
             _work.write_labels(write_labels, trained.answers, [*map(str, trained.parts.classifier.classes_)])
+        if page is not None:
+            write_atomically(page, _pages.training_page(trained, out, notes).encode())
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
@@ -313,23 +315,6 @@ def fit(
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         if write_labels is not None:
             say(people, f"{'Labels:':12s}{write_labels} ({len(trained.answers)} images)")
-        n_near = len({name for pair in record.near_copies for name in pair})
-        notes = same_contents(record)
-        if notes:
-            n_same = len(record.sha256) - len(set(record.sha256))
-            so = "They count once." if trained.answers else "The accuracy is too high."
-            notes = [*notes[:10], f"Copies of other training images: {n_same}. {so}"]
-        elif n_near >= MANY_NEAR * len(record.files):
-            example = " and ".join(record.near_copies[0])
-            notes = [
-                f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
-                "more, the accuracy is too high. Use images from different moments or places."
-            ]
-        if labels and {"folder"} < {*labels}:
-            notes.append(
-                "The accuracy counts the images that the table adds, too. If they were the least sure ones, "
-                "they are hard, and the accuracy on new images may be higher."
-            )
         for line in notes:
             say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
         for i in doubtful_labels(record)[:MOST_DOUBTFUL]:
@@ -337,7 +322,6 @@ def fit(
             sure = "" if record.cv_probabilities is None else f" ({100 * record.cv_probabilities[i, 0]:.0f} %)"
             say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
         if page is not None:
-            write_atomically(page, _pages.training_page(trained, out, notes).encode())
             say(people, f"{'Page:':12s}{page.resolve()}")
         known = "folder" if not labels or "folder" in labels else labels[0]
         rest = [str(folder), "--labels", known] if per_class else ["NEW_IMAGES", "--page", "results.html"]

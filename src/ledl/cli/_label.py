@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import webbrowser
 from contextlib import suppress
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ledl.cli._console import PipedConsole, errors_reported, say, visible
-from ledl.cli._images import MaxPixels, SortBy, check_outputs
+from ledl.cli._images import MaxPixels, check_outputs
 
 # Printed at the end of the help.
 EXAMPLES = """
@@ -26,6 +27,13 @@ ledl label photos --export labels.csv --export model.ledl  [dim]# without a page
 
 ssh -L 8765:127.0.0.1:8765 you@there ledl label photos --port 8765 --no-browser  [dim]# from far away[/dim]
 """
+
+
+class SortBy(StrEnum):
+    """Ways to sort images. Moving is none: labels belong to images where they are."""
+
+    copy = "copy"
+    link = "link"
 
 
 def label(
@@ -82,7 +90,7 @@ def label(
     ] = None,
     sort_by: Annotated[
         SortBy | None,
-        typer.Option(help="With --export DIR: copy the images (default), link to them, or move them."),
+        typer.Option(help="With --export DIR: copy the images (default), or link to them."),
     ] = None,
     unsure: Annotated[
         float | None,
@@ -98,7 +106,7 @@ def label(
 
     The page shows the images that teach most, suggests a label for each, learns after every answer, and says
     how good it is. It is served on this machine alone, and works offline. Every answer is stored at once.
-    Images are never changed, and only --sort-by move moves them.
+    Images are never changed or moved.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):

@@ -159,8 +159,8 @@ def reproduce(
         raise typer.BadParameter(str(error), param_hint="--methods") from error
     if is_semi and not any(METHODS[name].unlabelled for name in plan.methods if name in METHODS):
         raise typer.BadParameter(
-            f"semi compares methods that learn from unlabelled samples, but {', '.join(plan.methods)} do not. "
-            "Leave semi out, or add one, such as ledl-semi.",
+            f"semi compares methods that learn from unlabelled samples, but {', '.join(plan.methods)} get the "
+            "labelled ones alone, as all methods of your own. Leave semi out, or add one, such as ledl-semi.",
             param_hint="--methods",
         )
     if dask is not None and jobs:

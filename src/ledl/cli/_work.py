@@ -160,7 +160,8 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
                 unused.append((file, f"{truth!r} is an answer of ledl predict, not a true label"))
                 continue
             files.append(file)
-            truths.append(shown(truth))
+            is_other = not known and simplified(truth) == REJECTED  # in other letters
+            truths.append(REJECTED if is_other else shown(truth))
     if n_loose and not files:
         raise ValueError(
             f"--labels folder needs class folders, but all {n_loose} images lie directly in {shown(paths[0])}, "
@@ -322,7 +323,7 @@ def show_judged(
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
             say(console, visible(f"Columns without a row: {untested}."))
-    elif rows:
+    elif rows and out is None:
         say(
             console,
             f"The confusion matrix has {len(columns)} classes. Write it to a file: --confusion FILE.csv.",

@@ -437,8 +437,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             Labels of the samples.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; only their ratios matter. An integer weight is the same as so many copies of
-            the sample, if `n_components` and the start are the same. (The default number of atoms counts rows,
-            not weights. ``init="class"`` starts at any sample whose weight is not zero.) None means that all
+            the sample, if `n_components` and the start are the same. (The default number of atoms counts rows
+            of a weight that is not zero, and ``init="class"`` starts at any of them.) None means that all
             weigh 1.
 
         Returns
@@ -663,7 +663,8 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array, sample_weight: A
     sample_weight = np.asarray(sample_weight) if is_dask(sample_weight) else sample_weight
     weights = check_weights(model, labels, classes, sample_weight)
     check_class_totals(labels, classes, weights)
-    default = default_n_atoms(n, c) if isinstance(model.init, str) else n_given_atoms(model.init)
+    n_counted = n if weights is None else int(np.count_nonzero(weights))
+    default = default_n_atoms(n_counted, c) if isinstance(model.init, str) else n_given_atoms(model.init)
     atom_labels = share_out_atoms(labels, model.n_components, default, weights)
     K = len(atom_labels)
     n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))

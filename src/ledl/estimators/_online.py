@@ -56,7 +56,8 @@ def learn_batch(
     if is_new:
         check_not_zero(X)
         # All classes get the same number of atoms, because their frequencies are not known yet.
-        default = max(default_n_atoms(len(labels), c), c)
+        n_counted = len(labels) if weights is None else int(np.count_nonzero(weights))
+        default = max(default_n_atoms(n_counted, c), c)
         atom_labels = share_out_atoms(np.arange(c), model.n_components, default)
     else:
         atom_labels = model._dictionary.atom_labels

@@ -279,12 +279,14 @@ def check(plan: Plan, figures: bool = False) -> None:
             f"{details}{rest}"
         )
     for dataset in plan.datasets:
-        fewest = int(np.unique(load_dataset(dataset).target, return_counts=True)[1].min())
-        if plan.n_per_class >= fewest:
+        data = load_dataset(dataset)
+        counts = np.bincount(data.target)
+        if plan.n_per_class >= counts.min():
+            name, n = data.target_names[int(counts.argmin())], int(counts.min())
+            smaller = "Use a smaller number, or remove" if n > 1 else "Remove"
             raise ValueError(
-                f"n_per_class={plan.n_per_class} leaves no test samples: the smallest class of "
-                f"{title_of(dataset)} has "
-                f"{fewest} samples. Use a smaller number."
+                f"n_per_class={plan.n_per_class} leaves no test samples of the class {name!r} of "
+                f"{title_of(dataset)}, which has {n} in all. {smaller} the class."
             )
 
 

@@ -408,7 +408,8 @@ class NetworkFeatures(ImageTransformer):
         if getattr(self, "identity_", network.identity) != network.identity:
             raise ValueError(
                 f"This was trained on features of {self.identity_}, but {name} is {network.identity}. "
-                "Use the first one with set_params(model=...), or fit again."
+                "Give the first one: set_params(model=...), for a pipeline of ledl fit "
+                "set_params(features__model=...), on the command line --features. Or fit again."
             )
         if getattr(self, "preprocessing_", preprocessing) != preprocessing:
             raise ValueError(

@@ -68,13 +68,19 @@ class Sorter:
         """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
 
         An image may be in the folder of a class already. One that is to be moved can be moved only once,
-        however often it is given, also by links.
+        however often it is given, also by links. Raise PermissionError if images cannot be moved.
         """
         homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
         parents = {file.parent: Path(os.path.realpath(file.parent)) for file in files}
         inside = {parent for parent, real in parents.items() if homes & {real, *real.parents}}
         reasons = [f"sorted into {shown(self.folder)} already" * (file.parent in inside) for file in files]
         if self.how == "move":
+            for parent in parents:
+                if not os.access(parent, os.W_OK | os.X_OK):
+                    raise PermissionError(
+                        f"Images cannot be taken away from {shown(parent)}: nothing can be changed in this "
+                        "folder. Copy them instead: leave --sort-by move out."
+                    )
             first: dict[str, int] = {}
             for i in sorted(range(len(files)), key=lambda i: files[i].is_symlink()):  # links come last
                 if first.setdefault(os.path.realpath(files[i]), i) != i:
@@ -121,7 +127,8 @@ class Sorter:
     def summary(self) -> str:
         """Return how many images went where, as a sentence."""
         counts = ", ".join(f"{self.counts[name]} {name}" for name in self.names if self.counts[name])
-        there = f" {self.n_there} of them were there already." if self.n_there else ""
+        stay = " and stay where they were, too" if self.how == "move" else ""
+        there = f" {self.n_there} of them were there already{stay}." if self.n_there else ""
         done = {"copy": "Copied", "link": "Linked", "move": "Moved"}[self.how]
         text = f"{done} into folders in {shown(self.folder)}: {counts or 'no images'}.{there}"
         if self.astray:
@@ -140,12 +147,7 @@ class Sorter:
             target.symlink_to(source.absolute())
             return
         if self.how == "move" and not source.is_symlink() and _link(source, target):
-            try:
-                source.unlink(missing_ok=True)  # another process may have ended this move
-            except OSError:
-                if target.stat().st_nlink > 1:
-                    target.unlink()  # not one file under two names
-                raise
+            _take_away(source, target)
             return
         # A reader never sees a part of a file, and a part that is left by a killed process is a hidden file.
         part = target.with_name(f".{secrets.token_hex(8)}.part")
@@ -156,7 +158,7 @@ class Sorter:
         finally:
             part.unlink(missing_ok=True)
         if self.how == "move":
-            source.unlink()
+            _take_away(source, target)
 
 
 def why_no_folder(name: str) -> str:
@@ -189,6 +191,16 @@ def _are_two_names(source: Path, target: Path) -> bool:
         and source.stat().st_nlink > 1
         and not source.parent.samefile(target.parent)  # of a folder that is mounted twice, or a link
     )
+
+
+def _take_away(source: Path, target: Path) -> None:
+    """Delete an image that was put elsewhere. If that fails, it is where it was, and only there."""
+    try:
+        source.unlink(missing_ok=True)  # another process may have ended this move
+    except OSError:
+        if os.path.lexists(source):
+            target.unlink()
+        raise
 
 
 def _link(source: Path, target: Path) -> bool:

@@ -7,7 +7,7 @@ import io
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,19 +78,8 @@ def kind_of(path: Path) -> str:
     return "folder"
 
 
-def check(paths: Sequence[Path], session: Session, sort_by: str = "copy") -> None:
+def check(paths: Sequence[Path], session: Session) -> None:
     """Raise an error if something cannot be exported: now, before the work and before anything is written."""
-    folders = [path for path in paths if kind_of(path) == "folder"]
-    if sort_by == "move" and len(folders) > 1:
-        raise RefusedError(
-            f"Images can be moved into one folder, but --export names {len(folders)}. Leave --sort-by move out "
-            "to copy them."
-        )
-    if sort_by == "move" and folders and not session.is_writer:
-        raise RefusedError(
-            f"{shown(session.folder)} is open in another process, which would lose its images. End it there "
-            "with Ctrl-C, or leave --sort-by move out to copy them."
-        )
     names = [c.name for c in session.classes.values() if not c.gone]
     top = Path(os.path.realpath(session.folder))
     own = Path(os.path.realpath(session.store.place))
@@ -127,23 +116,20 @@ def write(
 ) -> None:
     """Write all that is asked for. Learns first, from the labels that are there, without a page.
 
-    A model and a page read images, so they come before images are moved; tables say where images are then.
+    `sort_by` is "copy" or "link". Images are not moved: those that teach, and their labels, stay together.
     """
-    check(paths, session, sort_by)
+    check(paths, session)
     X = learn_here(session)
-    moved: dict[int, str] | None = None
-    for path in sorted(paths, key=lambda path: ("ledl", "html", "folder", "csv").index(kind_of(path))):
+    for path in paths:
         kind = kind_of(path)
         if kind == "csv":
-            write_atomically(path, table(session, moved).encode())
-            n_images = int(session.is_readable.sum()) if moved is None else len(moved)
-            say(f"Labels: {shown(path)} ({n_images} images)")
+            write_atomically(path, table(session, session.folder).encode())
+            say(f"Labels: {shown(path)} ({int(session.is_readable.sum())} images)")
         elif kind == "html":
             write_atomically(path, summary_page(session).encode())
             say(f"Page: {shown(path)}")
         elif kind == "folder":
-            places = sort_images(session, path, sort_by, unsure, say)
-            moved = places if sort_by == "move" else None
+            sort_images(session, path, sort_by, unsure, say)
         else:
             write_model(session, X, path)
             say(f"Model: {shown(path)}. Next: ledl predict {shown(path)} NEW_IMAGES")
@@ -191,17 +177,13 @@ def said(session: Session) -> list[Said]:
         return found
 
 
-def table(session: Session, places: Mapping[int, str] | None = None) -> str:
+def table(session: Session, folder: Path) -> str:
     """Return the labels as a table that `ledl fit --labels` and spreadsheets read.
 
-    Paths are whole ones, or begin here as the folder was given: other folders may have images of these names.
-    Where images were moved, it has those with new `places`.
+    Paths begin with `folder`, where the images are: other folders may have images of these names.
     """
     rows = said(session)
-    if places is None:
-        places = {row.i: os.path.join(session.folder, session.images[row.i].path) for row in rows}
-    rows = [row for row in rows if row.i in places]
-    paths = [os.path.join(".", places[row.i]) for row in rows]
+    paths = [os.path.join(".", folder, session.images[row.i].path) for row in rows]
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["path", "label", "by", "probability", "second"])
@@ -211,10 +193,8 @@ def table(session: Session, places: Mapping[int, str] | None = None) -> str:
     return mark_for([*paths, *(row.label for row in rows)]) + text.getvalue()
 
 
-def sort_images(
-    session: Session, folder: Path, how: str, unsure: float, say: Callable[[str], Any]
-) -> dict[int, str]:
-    """Put all images into the folders of their classes. Return where each is now.
+def sort_images(session: Session, folder: Path, how: str, unsure: float, say: Callable[[str], Any]) -> None:
+    """Put all images into the folders of their classes.
 
     Suggestions below the probability `unsure`, and images that nobody can tell, go into the folder "unsure".
     """
@@ -223,14 +203,12 @@ def sort_images(
     sorter = Sorter(folder, sorted({row.label for row in rows if row.label}), how, former)
     files = [session.folder / session.images[row.i].path for row in rows]
     is_left_out, unused = sorter.leave_out(files)
-    places = {}
     for row, file, is_left in zip(rows, files, is_left_out, strict=True):
         if not is_left:
             is_sure = row.label and (row.by != "model" or (row.probability or 0.0) >= unsure)
-            places[row.i] = str(sorter.put(file, row.label if is_sure else UNSURE))
+            sorter.put(file, row.label if is_sure else UNSURE)
     for line in [sorter.summary(), *unused_lines(unused)]:
         say(line)
-    return places
 
 
 def write_model(session: Session, X: Any, path: Path) -> None:

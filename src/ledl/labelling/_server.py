@@ -299,9 +299,8 @@ class Pages:
         return self.session.explain(number(request.path_params["id"], "The number of the image"))
 
     def labels(self, request: Request) -> Response:
-        top = self.session.folder.absolute()  # nobody knows where the table will lie
-        places = {i: str(top / image.path) for i, image in enumerate(self.session.images)}
-        return _download(table(self.session, places).encode(), "text/csv", "labels.csv")
+        folder = self.session.folder.absolute()  # nobody knows where the table will lie
+        return _download(table(self.session, folder).encode(), "text/csv", "labels.csv")
 
     def summary(self, request: Request) -> Response:
         return _download(summary_page(self.session).encode(), "text/html", "summary.html")

@@ -25,6 +25,8 @@ from ledl.image_models import find_extractor, thumbnail
 from ledl.images import (
     LONGEST_LABEL,
     MAX_PIXELS,
+    REJECTED,
+    UNSURE,
     ImageError,
     find_table,
     image_files,
@@ -303,7 +305,7 @@ class Session:
             raise RefusedError(
                 "--labels none says that there are none. Leave out either --labels none, or the others."
             )
-        wanted: dict[int, tuple[str, str]] = {}
+        wanted: dict[int, tuple[str, str]] = {}  # names of classes, or "none of these", and who says so
         if not kept or "folder" in kept:
             named, why = self._names_of_folders(is_asked="folder" in kept)
             wanted |= {i: (name, "folder") for i, name in named.items()}
@@ -314,9 +316,10 @@ class Session:
                 for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
                     i = self._at(str(path.relative_to(self.folder)))
                     if i is not None:
-                        wanted[i] = ("" if is_answer(label) else label, "table")
+                        wanted[i] = ("" if simplified(label) == UNSURE else label, "table")
         has_tables = bool({*kept} - {"folder", "none"})
-        old = {i for i in np.flatnonzero(self.label).tolist() if self.view[i] in BY}
+        is_said = (self.label > 0) | self.is_skipped
+        old = {i for i in np.flatnonzero(is_said).tolist() if self.view[i] in BY}
         if has_tables and not given:  # tables are read when they are given
             old = {i for i in old if self.view[i] == "folder"}
         change = Change("labels at hand", [], [])
@@ -328,16 +331,21 @@ class Session:
             name, view = wanted.get(i, ("", "undo"))
             if self.view[i] not in ("", "undo", *BY) or (view == "folder" and self.view[i] == "table"):
                 continue  # a person has said something else, or a table
-            number = ids.get(alike(name), 0) if name else 0
-            if name and not number:
+            skip = simplified(name) == REJECTED  # as a person says of an image of no class
+            number = ids.get(alike(name), 0) if name and not skip else 0
+            if name and not number and not skip:
                 try:
                     change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
                 except RefusedError as error:
                     refused[str(error)] += 1
                     continue
                 number = ids[alike(name)] = change.classes[-1].id
-            if number != self.label[i] or (number and view != self.view[i]):
-                change.answers.append(Answer(self.images[i].id, number or None, False, view))
+            is_new = number != self.label[i] or skip != self.is_skipped[i]
+            if is_new or ((number or skip) and view != self.view[i]):
+                change.answers.append(Answer(self.images[i].id, number or None, skip, view))
+        n_none = sum(simplified(name) == REJECTED for name, _ in wanted.values())
+        if n_none:
+            report(f"{n_none} images get no label: they are {REJECTED!r}, by the table.")
         for text, n in refused.items():
             report(f"{n} images get no label. {text}")
         if change.answers or change.classes:

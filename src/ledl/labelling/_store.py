@@ -120,23 +120,37 @@ def stored(place: Path) -> Iterator[None]:
 def place_of(folder: Path, given: Path | None = None) -> Path:
     """Return the folder for the labels of a folder of images, and make it, for its owner alone.
 
-    It lies in the folder of images, or among the user's data if nothing can be written there.
+    It lies in the folder of images, or among the user's data if nothing can be written there. Labels that are
+    in one of the two places stay there, also if the rights of the folder have changed.
     """
+    from platformdirs import user_data_path
+
     if given is not None:
         return _made(given)
     inside = folder / NAME
-    try:
-        return _made(inside)
-    except OSError as error:
-        if inside.is_dir():
-            raise StoreError(
-                f"The labels of {shown(folder)} are in {shown(inside)}, but nothing can be written there: "
-                f"{error.strerror}. Allow it, or copy this folder and give the copy with --store."
-            ) from error
-    from platformdirs import user_data_path
-
     key = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=8).hexdigest()
-    return _made(user_data_path("ledl", appauthor=False) / "labels" / key)
+    outside = user_data_path("ledl", appauthor=False) / "labels" / key
+    has_labels = [any(os.path.exists(place / name) for name in (LABELS, BACKUP)) for place in (inside, outside)]
+    if has_labels == [True, True]:
+        raise StoreError(
+            f"There are two sets of labels of {shown(folder)}, in {shown(inside)} and in {shown(outside)}. Say "
+            "which one with --store, or move the other away."
+        )
+    if not has_labels[1]:
+        try:
+            return _made(inside)
+        except OSError as error:
+            if inside.is_dir():
+                raise StoreError(
+                    f"The labels of {shown(folder)} are in {shown(inside)}, but nothing can be written there: "
+                    f"{error.strerror}. Allow it, or copy this folder and give the copy with --store."
+                ) from error
+    try:
+        return _made(outside)
+    except OSError as error:
+        raise StoreError(
+            f"Labels cannot be written to {shown(outside)}: {error.strerror}. Choose a folder with --store DIR."
+        ) from error
 
 
 def _made(place: Path) -> Path:
@@ -220,7 +234,7 @@ class Store:
         )
         return StoreError(
             f"{shown(self.file)} cannot be read: {error}. {there or 'Put back a copy of it'}, and remove "
-            f"{LABELS}-wal and {LABELS}-shm. Or move all of them away to begin again."
+            f"{LABELS}-wal and {LABELS}-shm. Or move the folder {shown(self.place)} away to begin again."
         )
 
     def _back_up(self) -> None:

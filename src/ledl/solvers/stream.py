@@ -129,7 +129,7 @@ def learn(
     labels = [stream.class_weights @ part.sum(axis=-1) for part in (by_class[:, :c], by_class[:, c:])]
     norms = as_array(np.sqrt([stream.square, *labels]), M, M.dtype)
     turns = as_array(in_turns(atom_classes), M)
-    sums = Sums(take_rows(G, turns)[:, turns], take_rows(P - G @ M, turns))
+    sums = Sums(G[turns[:, None], turns], take_rows(P - G @ M, turns))
     swept, _ = sweep(sums, take_rows(M, turns), problem.bounds, radii, norms)
     M[turns] = swept
     return stream, Atoms(M / problem.roots, c), int(nonzeros)

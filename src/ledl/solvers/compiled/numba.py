@@ -426,6 +426,7 @@ def active_set(
                     k += 1
                 elif e == 0:
                     k = _exchange(G, used, k, j, sign, v, dependent, target)
+                    width = 1  # from here on nearly every atom takes the place of another
                     break
             k, thrown = _settle(used, k, target)
             width = min(2 * width, K) if thrown == 0 else max(1, width // 2)
