@@ -1,6 +1,6 @@
 """How the times of fit and predict grow with samples n, features d, classes c and atoms K.
 
-    python benchmarks/slopes.py [LEDL CRC SRC search] [--quick] [--iterations 10] [--other FOLDER/src]
+    python benchmarks/slopes.py [LEDL CRC SRC dense search] [--quick] [--iterations 10] [--other FOLDER/src]
 
 A slope is the exponent of the growth since the row above: 1 means in proportion. LEDL and the search run so
 many iterations, whatever their tolerance says; `--iterations 0` means the defaults. Seconds are those of the
@@ -54,6 +54,8 @@ SWEEPS = {
         ("d", [Shape(500, d, 10) for d in (64, 256, 1024, 4096)], 2),
         ("c", [few_shot(c) for c in CLASSES], 3),
     ],
+    # SRC with the least alpha of its grid: nearly as many non-zeros as features.
+    "dense": [("n", [Shape(n, 16, 20) for n in (700, 1400, 2800)], 2)],
     "search": [
         ("n", [Shape(n, 512, 10) for n in (50, 100, 200, 400)], 2),
         ("d", [Shape(50, d, 10) for d in (64, 512, 4096)], 2),
@@ -82,6 +84,7 @@ def measure(method, shape, iterations):
         "LEDL": LEDLClassifier(n_components=shape.K, random_state=0, **options),
         "CRC": CRCClassifier(),
         "SRC": SRCClassifier(),
+        "dense": SRCClassifier(alpha=2**-12),
         "search": LEDLClassifierCV(n_components=shape.K, random_state=0, **options),
     }[method]
     fit = cpu_seconds(model.fit, X, y)

@@ -75,7 +75,7 @@ class Sorter:
         inside = {parent for parent, real in parents.items() if homes & {real, *real.parents}}
         reasons = [f"sorted into {shown(self.folder)} already" * (file.parent in inside) for file in files]
         if self.how == "move":
-            for parent in parents:
+            for parent in parents.keys() - inside:
                 if not os.access(parent, os.W_OK | os.X_OK):
                     raise PermissionError(
                         f"Images cannot be taken away from {shown(parent)}: nothing can be changed in this "
@@ -197,10 +197,10 @@ def _take_away(source: Path, target: Path) -> None:
     """Delete an image that was put elsewhere. If that fails, it is where it was, and only there."""
     try:
         source.unlink(missing_ok=True)  # another process may have ended this move
-    except OSError:
+    except OSError as error:
         if os.path.lexists(source):
             target.unlink()
-        raise
+        raise OSError(f"it cannot be taken away from {shown(source.parent)} ({error.strerror})") from error
 
 
 def _link(source: Path, target: Path) -> bool:
