@@ -46,7 +46,7 @@ def test_the_table_says_who_said_what_and_is_read_again(session, folder, tmp_pat
         "second": "",
     }
     assert rows[str(folder / "zwei/11.png")]["by"] == "skipped"
-    assert rows[str(folder / "zwei/11.png")]["label"] == ""
+    assert rows[str(folder / "zwei/11.png")]["label"] == "unsure"
     assert {row["by"] for row in rows.values()} == {"person", "model", "skipped"}
     assert all(0 < float(row["probability"]) <= 1 for row in rows.values() if row["by"] == "model")
     assert not any(cell.startswith("=") for row in rows.values() for cell in row.values())  # no formula

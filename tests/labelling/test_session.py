@@ -8,6 +8,7 @@ import pytest
 
 from ledl.images import ImageError
 from ledl.labelling._export import learn_here
+from ledl.labelling._export import table as text_of
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
 from ledl.labelling._store import StoreError
 from ledl.labelling._worker import prepare
@@ -97,7 +98,7 @@ def test_none_of_these_in_a_table_is_an_answer(folder, open_folder, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("path,label\nnull/00.png,a\nnull/01.png,None of these\nzwei/02.png,none of these\n")
     session = open_folder(folder, labels=[str(table)])
-    assert "2 images get no label: they are 'none of these', by the table." in session.lines
+    assert "2 images get no label. The table calls them 'unsure' or 'none of these'." in session.lines
     skipped = [session.names[i] for i in session.find(state="skipped")]
     assert skipped == ["null/01.png", "zwei/02.png"]
     assert labels_of(session) == {"null/00.png": ("a", "table")}
@@ -105,8 +106,27 @@ def test_none_of_these_in_a_table_is_an_answer(folder, open_folder, tmp_path):
     session.answer(ids_of(session, "zwei/02.png"), new_class="b")  # counts more
     session = open_folder(folder, labels=[str(table)])
     assert labels_of(session)["zwei/02.png"] == ("b", "person")
+    assert "1 images get no label. The table calls them 'unsure' or 'none of these'." in session.lines
+    table.write_text(text_of(session, session.folder))  # its own export says the same
+    session = open_folder(folder, labels=[str(table)])
+    assert [session.names[i] for i in session.find(state="skipped")] == ["null/01.png"]
     table.write_text("path,label\nnull/00.png,a\n")
     session = open_folder(folder, labels=[str(table)])
+    assert session.find(state="skipped") == []
+
+
+def test_a_table_that_takes_labels_of_folders_away_is_remembered(folder, open_folder, tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\nnull/00.png,\nnull/01.png,unsure\nnull/02.png,other\nnull/03.png,a\x07b\n")
+    first = labels_of(open_folder(folder, labels=["folder", str(table)]))
+    assert not {"null/00.png", "null/01.png", "null/03.png"} & set(first)  # the last is no name
+    table.unlink()
+    again = open_folder(folder, labels=None)
+    assert labels_of(again) == first
+    assert again.store.db.execute("SELECT count(*) FROM batches").fetchone() == (1,)  # nothing new
+    folders = {name: (name.split("/")[0], "folder") for name in again.names}
+    session = open_folder(folder, labels=["folder"])  # not the table any more
+    assert labels_of(session) == folders
     assert session.find(state="skipped") == []
 
 

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from ledl.labelling import _store
@@ -438,12 +439,30 @@ def test_labels_of_a_folder_that_was_read_only_are_found_again(folder, open_fold
         open_folder(folder)
 
 
+def test_other_images_at_the_same_path_do_not_get_labels(folder, open_folder, tmp_path):
+    """A memory card, and another one: IMG_0001 is another image."""
+    store = tmp_path / "store"
+    session = open_folder(folder, store=store, size=8)
+    session.answer([session.images[0].id], new_class="mine")
+    learn_here(session)
+    for file in folder.rglob("*.png"):
+        os.utime(file, (1, 1))
+    session = open_folder(folder, store=store)  # only times have changed
+    assert (session.label > 0).sum() == 1
+    learn_here(session)
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    for i, file in enumerate(sorted(folder.rglob("*.png"))):
+        PIL.Image.fromarray(pixels + np.uint8(i)).save(file)
+    with pytest.raises(RefusedError, match="labels of other images"):
+        open_folder(folder, store=store)
+
+
 def test_no_place_for_labels_at_all(folder, monkeypatch):
     def refuse(place):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(_store, "_made", refuse)
-    with pytest.raises(StoreError, match="--store DIR"):
+    with pytest.raises(StoreError, match="another folder with --store"):
         place_of(folder)
 
 

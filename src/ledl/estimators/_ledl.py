@@ -122,8 +122,8 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     ----------
     n_components : int, default=None
         Number K of atoms, shared out among the classes in proportion to their samples, or to the weights of
-        these. None means twice the number of training samples, whatever they weigh, but at most
-        max(2000, n_classes), or as many as `init` has.
+        these. None means twice the number of training samples (those of weight zero do not count), but at
+        most max(2000, n_classes), or as many as `init` has.
 
     label_weight : float, default=4.0
         Weight :math:`\lambda` of the label term. The larger it is, the more labels shape the codes. With zero,

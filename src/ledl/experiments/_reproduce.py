@@ -283,7 +283,8 @@ def check(plan: Plan, figures: bool = False) -> None:
         counts = np.bincount(data.target)
         if plan.n_per_class >= counts.min():
             name, n = data.target_names[int(counts.argmin())], int(counts.min())
-            smaller = "Use a smaller number, or remove" if n > 1 else "Remove"
+            fewest = 1 if plan.select == "defaults" else 2
+            smaller = "Use a smaller number, or remove" if n > fewest else "Remove"
             raise ValueError(
                 f"n_per_class={plan.n_per_class} leaves no test samples of the class {name!r} of "
                 f"{title_of(dataset)}, which has {n} in all. {smaller} the class."

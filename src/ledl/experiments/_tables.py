@@ -433,9 +433,9 @@ def _accuracy_note(plan: Plan, rows: Sequence[Row]) -> str:
     )
     paper = "; paper's figure in parentheses" if any(row.paper for row in rows) else ""
     note = f"{how}; {plan.n_per_class} samples per class{others}; {spread}{paper}."
-    own = [method.title for method in map(plan.find, plan.methods) if method.estimator is not None]
-    if plan.is_semi and own:
-        note += f" From the labelled samples alone: {', '.join(own)}."
+    if plan.is_semi:
+        supervised = [method.title for method in map(plan.find, plan.methods) if not method.unlabelled]
+        note += f" From the labelled samples alone: {', '.join(supervised)}." if supervised else ""
     if len(plan.datasets) > 1:
         note += " Means: methods with all datasets."
     unranked = dict.fromkeys(plan.find(row.method).title for row in rows if row.rank is None)

@@ -106,9 +106,10 @@ class Sorter:
                 if self.how != "link" and _is_link_to(source, target):
                     target.unlink()  # the image comes in place of a link from an earlier time
                 elif target.is_file() and filecmp.cmp(source, target, shallow=False):
-                    self.n_there += 1
                     if self.how == "move" and _are_two_names(source, target):
                         source.unlink()  # a move that was cut off
+                    else:
+                        self.n_there += 1
                     break
                 try:
                     self._place(source, target)

@@ -180,9 +180,10 @@ def said(session: Session) -> list[Said]:
 def table(session: Session, folder: Path) -> str:
     """Return the labels as a table that `ledl fit --labels` and spreadsheets read.
 
-    Paths begin with `folder`, where the images are: other folders may have images of these names.
+    Paths begin with `folder`, where the images are: other folders may have images of these names. Images that
+    nobody can tell are "unsure", as in sorted folders.
     """
-    rows = said(session)
+    rows = [row._replace(label=UNSURE) if row.by == "skipped" else row for row in said(session)]
     paths = [os.path.join(".", folder, session.images[row.i].path) for row in rows]
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")

@@ -28,6 +28,7 @@ from ledl.images import (
     REJECTED,
     UNSURE,
     ImageError,
+    content_key,
     find_table,
     image_files,
     is_answer,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 VIEWS = ("ask", "check", "doubtful", "all")
 STATES = ("labelled", "unlabelled", "skipped")
 MOST_CLASSES = 1000
+MOST_COMPARED = 20  # images, to find out whether labels are theirs
 MOST_QUESTIONS = 500
 # Folders whose images have no label, beside the answers of ledl predict.
 NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
@@ -129,7 +131,7 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                 ) from None
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
-        check_folder(options.folder, store, report)
+        check_folder(options.folder, inside, store, report)
         if is_writer:
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
         extractor = extractor_of(options, store, sorted(inside), is_writer, report)
@@ -154,13 +156,25 @@ def check_store(folder: Path, store: Path) -> None:
         )
 
 
-def check_folder(folder: Path, store: Store, report: Callable[[str], None]) -> None:
-    """Raise RefusedError if the labels are of images elsewhere, whose names may also be names here.
+def check_folder(
+    folder: Path, found: dict[str, tuple[int, int]], store: Store, report: Callable[[str], None]
+) -> None:
+    """Raise RefusedError if the labels are of other images, whose names may also be names here.
 
-    A store in the folder itself belongs to it, wherever both were copied.
+    `found` has size and time of change of the images that are here. A store in the folder itself belongs to it,
+    wherever both were copied.
     """
     top, before = os.path.realpath(folder), os.fsdecode(unquote_to_bytes(store.get("folder")))
-    if before in ("", top) or is_below(top, store.place):
+    if is_below(top, store.place):
+        return
+    report(f"The labels are in {shown(store.place)}.")
+    if before in ("", top):
+        if has_other_images(folder, found, store):
+            raise RefusedError(
+                f"{shown(store.place)} has the labels of other images, which were in {shown(folder)} before "
+                "and had the same names. Give another folder with --store. If all images were changed, move "
+                f"the labels to {shown(folder / NAME)}."
+            )
         return
     if any(Path(before, image.path).is_file() for image in store.images() if not image.gone):
         with suppress(OSError):
@@ -172,6 +186,21 @@ def check_folder(folder: Path, store: Store, report: Callable[[str], None]) -> N
             f"to {shown(folder / NAME)}, and leave --store out."
         )
     report(f"The labels are those of {shown(before)}, whose images are not there any more.")
+
+
+def has_other_images(folder: Path, found: dict[str, tuple[int, int]], store: Store) -> bool:
+    """Return whether all images with known names are others: perhaps of another memory card at this place."""
+    contents = store.contents()
+    known = [
+        image for image in store.images() if image.id in contents and image.path in found and not image.gone
+    ]
+    if any(found[image.path] == (image.size, image.mtime) for image in known):
+        return False
+    for image in known[:MOST_COMPARED]:
+        with suppress(OSError, ImageError):
+            if content_key(folder / image.path, is_image=True) == contents[image.id]:
+                return False
+    return bool(known)
 
 
 def look_into(
@@ -305,7 +334,7 @@ class Session:
             raise RefusedError(
                 "--labels none says that there are none. Leave out either --labels none, or the others."
             )
-        wanted: dict[int, tuple[str, str]] = {}  # names of classes, or "none of these", and who says so
+        wanted: dict[int, tuple[str, str]] = {}  # what images are called, and who says so
         if not kept or "folder" in kept:
             named, why = self._names_of_folders(is_asked="folder" in kept)
             wanted |= {i: (name, "folder") for i, name in named.items()}
@@ -316,36 +345,30 @@ class Session:
                 for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
                     i = self._at(str(path.relative_to(self.folder)))
                     if i is not None:
-                        wanted[i] = ("" if simplified(label) == UNSURE else label, "table")
-        has_tables = bool({*kept} - {"folder", "none"})
-        is_said = (self.label > 0) | self.is_skipped
-        old = {i for i in np.flatnonzero(is_said).tolist() if self.view[i] in BY}
-        if has_tables and not given:  # tables are read when they are given
-            old = {i for i in old if self.view[i] == "folder"}
+                        wanted[i] = (label, "table")
+        has_old_tables = not given and bool({*kept} - {"folder", "none"})  # tables are read when they are given
+        old = {i for i in range(self.n) if self.view[i] in BY}
         change = Change("labels at hand", [], [])
         # A folder or a table still says the old name of a class that was renamed or merged.
         ids = {alike(name): key for name, old in self.store.names() if (key := self._followed(old))}
         ids |= {alike(c.name): c.id for c in self.classes.values() if not c.gone}
         refused = Counter[str]()
         for i in sorted({*wanted, *old}):
+            if self.view[i] not in ("", "undo", *BY) or (has_old_tables and self.view[i] == "table"):
+                continue  # a person has said something else, or the table of an earlier time
             name, view = wanted.get(i, ("", "undo"))
-            if self.view[i] not in ("", "undo", *BY) or (view == "folder" and self.view[i] == "table"):
-                continue  # a person has said something else, or a table
-            skip = simplified(name) == REJECTED  # as a person says of an image of no class
-            number = ids.get(alike(name), 0) if name and not skip else 0
-            if name and not number and not skip:
+            skip = is_answer(without_joiners(name))  # "unsure" or "none of these": nobody need ask again
+            number = 0 if skip or not name else ids.get(alike(name), 0)
+            if skip:
+                refused[f"The table calls them {UNSURE!r} or {REJECTED!r}."] += 1
+            elif name and not number:
                 try:
                     change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
+                    number = ids[alike(name)] = change.classes[-1].id
                 except RefusedError as error:
                     refused[str(error)] += 1
-                    continue
-                number = ids[alike(name)] = change.classes[-1].id
-            is_new = number != self.label[i] or skip != self.is_skipped[i]
-            if is_new or ((number or skip) and view != self.view[i]):
+            if (number, skip, view) != (self.label[i], self.is_skipped[i], self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, skip, view))
-        n_none = sum(simplified(name) == REJECTED for name, _ in wanted.values())
-        if n_none:
-            report(f"{n_none} images get no label: they are {REJECTED!r}, by the table.")
         for text, n in refused.items():
             report(f"{n} images get no label. {text}")
         if change.answers or change.classes:

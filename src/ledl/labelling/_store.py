@@ -125,31 +125,34 @@ def place_of(folder: Path, given: Path | None = None) -> Path:
     """
     from platformdirs import user_data_path
 
-    if given is not None:
-        return _made(given)
     inside = folder / NAME
     key = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=8).hexdigest()
     outside = user_data_path("ledl", appauthor=False) / "labels" / key
-    has_labels = [any(os.path.exists(place / name) for name in (LABELS, BACKUP)) for place in (inside, outside)]
-    if has_labels == [True, True]:
-        raise StoreError(
-            f"There are two sets of labels of {shown(folder)}, in {shown(inside)} and in {shown(outside)}. Say "
-            "which one with --store, or move the other away."
-        )
-    if not has_labels[1]:
-        try:
-            return _made(inside)
-        except OSError as error:
-            if inside.is_dir():
-                raise StoreError(
-                    f"The labels of {shown(folder)} are in {shown(inside)}, but nothing can be written there: "
-                    f"{error.strerror}. Allow it, or copy this folder and give the copy with --store."
-                ) from error
+    if given is None:
+        is_there = [
+            any(os.path.exists(place / name) for name in (LABELS, BACKUP)) for place in (inside, outside)
+        ]
+        if all(is_there) and not inside.samefile(outside):
+            raise StoreError(
+                f"There are two sets of labels of {shown(folder)}, in {shown(inside)} and in {shown(outside)}. "
+                "Say which one with --store, or move the other away."
+            )
+        if is_there[0] or not is_there[1]:
+            try:
+                return _made(inside)
+            except OSError as error:
+                if inside.is_dir():
+                    raise StoreError(
+                        f"The labels of {shown(folder)} are in {shown(inside)}, but nothing can be written "
+                        f"there: {error.strerror}. Allow it, or copy this folder and give the copy with "
+                        "--store."
+                    ) from error
+    place = given or outside
     try:
-        return _made(outside)
+        return _made(place)
     except OSError as error:
         raise StoreError(
-            f"Labels cannot be written to {shown(outside)}: {error.strerror}. Choose a folder with --store DIR."
+            f"Labels cannot be written to {shown(place)}: {error.strerror}. Choose another folder with --store."
         ) from error
 
 
@@ -284,7 +287,7 @@ class Store:
         known = {image.path: image for image in self.images()}
         # Images that are not, or not for sure, where they were.
         astray = {path: image for path, image in known.items() if found.get(path) != (image.size, image.mtime)}
-        contents = dict(self.db.execute("SELECT id, content FROM images WHERE content IS NOT NULL"))
+        contents = self.contents()
         sizes = {image.size for image in astray.values() if image.id in contents}
         now = dict[str, str]()
         for path, (size, _) in found.items():
@@ -325,6 +328,10 @@ class Store:
         """Return all images that were ever found."""
         rows = self.db.execute("SELECT id, path, size, mtime, gone FROM images ORDER BY id")
         return [Image(key, os.fsdecode(path), size, mtime, bool(gone)) for key, path, size, mtime, gone in rows]
+
+    def contents(self) -> dict[int, str]:
+        """Return the sha256 of images by their ids, as far as it is known."""
+        return dict(self.db.execute("SELECT id, content FROM images WHERE content IS NOT NULL"))
 
     def note_contents(self, contents: Iterable[tuple[int, str]]) -> None:
         """Store the sha256 of images, by which renamed ones are recognised."""

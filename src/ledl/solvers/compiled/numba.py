@@ -372,10 +372,10 @@ def active_set(
     """Compute lasso codes of all samples, starting from `codes`; write `codes`, `gaps` and `n_iter`.
 
     The `width` atoms most correlated with the residual enter, with the signs of their correlations; `width`
-    doubles while all of them are useful. Then the objective, quadratic while signs stay, is minimised over the
-    active atoms; an atom that reaches zero on the way leaves, and the others continue. An atom that is a
-    combination of active ones replaces the first of them that it brings to zero. Every round lowers the
-    objective, so no active set comes twice.
+    doubles while all of them are useful, and begins again at 1 where the active atoms span the others. Then the
+    objective, quadratic while signs stay, is minimised over the active atoms; an atom that reaches zero on the
+    way leaves, and the others continue. An atom that is a combination of active ones replaces the first of them
+    that it brings to zero. Every round lowers the objective, so no active set comes twice.
     """
     K = len(G)
     triangle = np.empty((K + 1) * (K + 2) // 2)
@@ -426,7 +426,7 @@ def active_set(
                     k += 1
                 elif e == 0:
                     k = _exchange(G, used, k, j, sign, v, dependent, target)
-                    width = 1  # from here on nearly every atom takes the place of another
+                    width = 1  # most atoms now take the place of another, one in a round
                     break
             k, thrown = _settle(used, k, target)
             width = min(2 * width, K) if thrown == 0 else max(1, width // 2)
