@@ -115,4 +115,6 @@ def _give_access(path: Path, like: os.stat_result) -> None:
         os.chown(path, -1, like.st_gid)
     except refused:  # another group may do what everybody may
         mode = mode & 0o707 | (mode & 0o007) << 3
-    path.chmod(mode)
+    if path.stat().st_mode & 0o777 != mode:
+        with suppress(PermissionError):  # a disk that knows no access rights: all files there have the same
+            path.chmod(mode)

@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(how, photos, tmp_path, monkeypatch
     def refuse(*args, **options):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr(shutil, "copy2", fill)
+    monkeypatch.setattr(shutil, "copyfile", fill)
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(OSError, match=r"2.png cannot be put into .*dog: No space left on device. 1 images"):
         sorter.put(photos / "2.png", "dog")

@@ -146,6 +146,32 @@ def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path
     assert labels_of(open_folder(folder, labels=None)) == {"null/01.png": ("second", "table")}
 
 
+@pytest.mark.parametrize("kind", ["folder", "table"])
+def test_names_that_are_used_again_change_no_label_at_hand(kind, folder, open_folder, tmp_path):
+    """The folders have each other's names, which a person mends on the page."""
+    source = "folder"
+    if kind == "table":
+        source = tmp_path / "known.csv"
+        lines = [f"{path},{path.split('/')[0]}\n" for path in labels_of(open_folder(folder, labels=["folder"]))]
+        source.write_text("".join(lines))
+    session = open_folder(folder, labels=[str(source)])
+    one, null, two = session.classes
+    for key, name in ((null, "x"), (two, "null"), (null, "zwei")):
+        session.rename_class(key, name)
+    session.rename_class(one, "uno")
+    session.add_class("eins [1]")
+    said = labels_of(session)
+    assert said["null/00.png"] == ("zwei", kind)
+    for labels in (None, [str(source)]):
+        assert labels_of(open_folder(folder, labels=labels)) == said
+    open_folder(folder, labels=["none"])
+    session = open_folder(folder, labels=[str(source)])
+    assert labels_of(session) == said
+    own = tmp_path / "own.csv"  # another table, with the names of now
+    own.write_text(text_of(session, session.folder))
+    assert labels_of(open_folder(folder, labels=[str(own)])) == {k: (v, "table") for k, (v, _) in said.items()}
+
+
 def test_a_table_alone_means_no_folders(folder, open_folder, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("null/00.png,a\nzwei/00.png,b\n")

@@ -16,7 +16,7 @@ import PIL.Image
 import pytest
 
 from ledl.labelling import _store
-from ledl.labelling._export import learn_here
+from ledl.labelling._export import learn_here, write
 from ledl.labelling._session import RefusedError
 from ledl.labelling._store import (
     BACKUP,
@@ -455,6 +455,46 @@ def test_other_images_at_the_same_path_do_not_get_labels(folder, open_folder, tm
         PIL.Image.fromarray(pixels + np.uint8(i)).save(file)
     with pytest.raises(RefusedError, match="labels of other images"):
         open_folder(folder, store=store)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (sqlite3.SQLITE_BUSY, BusyError, "^$"),
+        (sqlite3.SQLITE_FULL, StoreError, "cannot be written: .*disk is full"),
+        (sqlite3.SQLITE_NOTADB, StoreError, "is damaged"),
+    ],
+)
+def test_a_lock_that_cannot_be_had_is_not_always_taken(tmp_path, monkeypatch, code, kind, words):
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorcode = code
+
+    class Connection:
+        def execute(self, query):
+            raise error
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: Connection())
+    with pytest.raises(kind, match=words) as caught, _store.alone(tmp_path):
+        pass
+    assert type(caught.value) is kind
+
+
+def test_a_disk_without_access_rights(folder, open_folder, tmp_path, monkeypatch):
+    """As a disk that was mounted for everybody: files belong to somebody else, and chmod is refused."""
+
+    def refuse(path, mode, **options):
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    monkeypatch.setattr(shutil, "copystat", refuse)
+    session = open_folder(folder, labels=["folder"], size=8)
+    write(session, [tmp_path / name for name in ("labels.csv", "model.ledl", "sorted")], say=print)
+    assert len(list((tmp_path / "sorted").rglob("*.png"))) == 36
+    write(session, [tmp_path / "labels.csv"], say=print)  # once more, over the old one
+    assert (tmp_path / "labels.csv").read_text().count(",folder,") == 36
 
 
 def test_no_place_for_labels_at_all(folder, monkeypatch):

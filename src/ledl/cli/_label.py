@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ledl.cli._console import PipedConsole, errors_reported, say, visible
+from ledl.cli._console import PipedConsole, errors_reported, say, visible, warnings_as_notes
 from ledl.cli._images import MaxPixels, check_outputs
 
 # Printed at the end of the help.
@@ -131,7 +131,7 @@ def label(
             if files == export and (sort_by is not None or unsure is not None):
                 raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
             how = sort_by or SortBy.copy
-            with opened(options, report, is_reader=True) as session:
+            with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
                 write(session, export, sort_by=how, unsure=unsure or 0.0, say=partial(say, PipedConsole()))
             return
         with opened(options, report) as session, suppress(KeyboardInterrupt):

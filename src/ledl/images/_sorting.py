@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -153,7 +154,9 @@ class Sorter:
         # A reader never sees a part of a file, and a part that is left by a killed process is a hidden file.
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            shutil.copy2(source, part)
+            shutil.copyfile(source, part)
+            with suppress(PermissionError):  # some disks keep neither times nor access rights
+                shutil.copystat(source, part)
             if not _link(part, target):  # this file system knows no second names
                 part.rename(target)
         finally:

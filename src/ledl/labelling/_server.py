@@ -434,7 +434,8 @@ def serve(session: Session, *, port: int | None = None, announce: Callable[[str]
 
         def answers_now() -> None:
             write_atomically(store.place / ADDRESS, address.encode())
-            (store.place / ADDRESS).chmod(0o600)
+            with suppress(PermissionError):  # a disk that knows no access rights
+                (store.place / ADDRESS).chmod(0o600)
             announce(address)
 
         pages = Pages(session)

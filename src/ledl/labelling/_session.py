@@ -334,31 +334,39 @@ class Session:
             raise RefusedError(
                 "--labels none says that there are none. Leave out either --labels none, or the others."
             )
-        wanted: dict[int, tuple[str, str]] = {}  # what images are called, and who says so
+        # What images are called, who says so, and the source: "folder", or the digest of a table.
+        wanted: dict[int, tuple[str, str, str]] = {}
         if not kept or "folder" in kept:
             named, why = self._names_of_folders(is_asked="folder" in kept)
-            wanted |= {i: (name, "folder") for i, name in named.items()}
+            wanted |= {i: (name, "folder", "folder") for i, name in named.items()}
             if named or why or kept:
                 report(f"Labels from folders: {len(named)} images. {why}".strip())
         for table in given:
             if table not in ("folder", "none"):
-                for path, label in read_labels(self.folder, find_table(self.folder, table)).items():
+                file = find_table(self.folder, table)
+                digest = content_key(file)
+                for path, label in read_labels(self.folder, file).items():
                     i = self._at(str(path.relative_to(self.folder)))
                     if i is not None:
-                        wanted[i] = (label, "table")
+                        wanted[i] = (label, "table", digest)
         has_old_tables = not given and bool({*kept} - {"folder", "none"})  # tables are read when they are given
         old = {i for i in range(self.n) if self.view[i] in BY}
         change = Change("labels at hand", [], [])
-        # A folder or a table still says the old name of a class that was renamed or merged.
+        # A folder or a table still says the old name of a class that was renamed or merged. A word that it
+        # said before means the class that it meant then, also if another class has this name now.
         ids = {alike(name): key for name, old in self.store.names() if (key := self._followed(old))}
         ids |= {alike(c.name): c.id for c in self.classes.values() if not c.gone}
+        meant, words = self.store.words(), dict[str, int]()
         refused = Counter[str]()
         for i in sorted({*wanted, *old}):
             if self.view[i] not in ("", "undo", *BY) or (has_old_tables and self.view[i] == "table"):
                 continue  # a person has said something else, or the table of an earlier time
-            name, view = wanted.get(i, ("", "undo"))
+            name, view, source = wanted.get(i, ("", "undo", ""))
+            word = f"{source} {alike(name)}"
             skip = is_answer(without_joiners(name))  # "unsure" or "none of these": nobody need ask again
-            number = 0 if skip or not name else ids.get(alike(name), 0)
+            number = 0
+            if name and not skip:
+                number = (self._followed(meant[word]) if word in meant else 0) or ids.get(alike(name), 0)
             if skip:
                 refused[f"The table calls them {UNSURE!r} or {REJECTED!r}."] += 1
             elif name and not number:
@@ -367,12 +375,15 @@ class Session:
                     number = ids[alike(name)] = change.classes[-1].id
                 except RefusedError as error:
                     refused[str(error)] += 1
+            if number:
+                words[word] = number
             if (number, skip, view) != (self.label[i], self.is_skipped[i], self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, skip, view))
         for text, n in refused.items():
             report(f"{n} images get no label. {text}")
         if change.answers or change.classes:
             self._do("import", change)
+        self.store.set_words({word: number for word, number in words.items() if meant.get(word) != number})
         if given:
             self.store.set(labels="\n".join(given))
 

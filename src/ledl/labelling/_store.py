@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +35,9 @@ NOT_DAMAGED = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
 }
+ADVICE = (
+    "Look whether the disk is full or read-only, or whether the file belongs to somebody else, and try again."
+)
 # Views of answers that are not a person's.
 BY = {"folder": "folder", "table": "table"}
 
@@ -168,15 +171,21 @@ def _made(place: Path) -> Path:
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
     """Hold the lock of a store, which ends with this process. Raise BusyError if it is taken."""
-    with closing(sqlite3.connect(place / LOCK, timeout=0, isolation_level=None)) as lock:
+    try:
+        opened = sqlite3.connect(place / LOCK, timeout=0, isolation_level=None)
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"{shown(place / LOCK)} cannot be opened: {error}. {ADVICE}") from error
+    with closing(opened) as lock:
         try:
             lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                raise StoreError(f"{shown(place / LOCK)} is damaged ({error}). Delete this file.") from error
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise StoreError(f"{shown(place / LOCK)} cannot be written: {error}. {ADVICE}") from error
             with suppress(OSError):
                 raise BusyError((place / ADDRESS).read_text("utf-8").strip()) from error
             raise BusyError("") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{shown(place / LOCK)} is damaged ({error}). Delete this file.") from error
         (place / ADDRESS).unlink(missing_ok=True)  # of a server that was killed
         try:
             yield
@@ -195,7 +204,8 @@ class Store:
         try:
             self.db = sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
             if not read_only:
-                os.chmod(self.file, 0o600)
+                with suppress(PermissionError):  # of another owner, or a disk that knows no access rights
+                    os.chmod(self.file, 0o600)
                 self.db.execute("PRAGMA journal_mode=WAL")
                 self.db.execute("PRAGMA synchronous=FULL")
             self._check()
@@ -228,8 +238,7 @@ class Store:
     def _damaged(self, error: sqlite3.DatabaseError) -> StoreError:
         if not is_damage(error):
             return StoreError(
-                f"{shown(self.file)} cannot be opened: {error}. Look whether the disk is full or "
-                "read-only, and try again. The labels are as they were."
+                f"{shown(self.file)} cannot be opened: {error}. {ADVICE} The labels are as they were."
             )
         backup = self.place / BACKUP
         there = (
@@ -246,7 +255,8 @@ class Store:
         part.unlink(missing_ok=True)
         with closing(sqlite3.connect(part)) as copy:
             self.db.backup(copy)
-        part.chmod(0o600)
+        with suppress(PermissionError):
+            part.chmod(0o600)
         part.replace(self.place / BACKUP)
 
     @contextmanager
@@ -275,6 +285,17 @@ class Store:
         """Store settings."""
         with stored(self.place):
             self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
+
+    def words(self) -> dict[str, int]:
+        """Return which classes the words of folders and tables meant when they came: ids by source and word."""
+        rows = self.db.execute("SELECT substr(key, 6), value FROM meta WHERE substr(key, 1, 5)='word '")
+        return {word: int(value) for word, value in rows}
+
+    def set_words(self, words: Mapping[str, int]) -> None:
+        """Store which classes words mean."""
+        if words:
+            with self._transaction():
+                self.set(**{f"word {word}": str(key) for word, key in words.items()})
 
     # Images
 
