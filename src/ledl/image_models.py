@@ -424,9 +424,10 @@ def facts(found: ImageModel) -> dict[str, str]:
         f"{name.split('__')[-1]}={v if isinstance(v, str) else f'{v:.4g}'}"
         for name, v in record.settings.items()
     )
+    how = " (chosen by cross-validation)" if record.cv_accuracy is not None else ""
     described = {
         "method": METHODS[record.method].title if record.method in METHODS else type(classifier).__name__,
-        "settings": f"{settings} (chosen by cross-validation)" if settings else "defaults",
+        "settings": settings + how * bool(settings) or "defaults",
         "features": describe(found.extractor),
         "classes": ", ".join(map(str, classifier.classes_)),
     }

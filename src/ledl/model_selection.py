@@ -783,8 +783,8 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         Folds, as in `sklearn.model_selection.GridSearchCV`. None means five folds, or as many as the largest
         class has samples. They leave out the same number of samples of each class, as far as possible. Where
         there are many classes, only as many of the folds are used as leave out 200 samples in all. A class with
-        one sample is never left out. If every class has one sample only, nothing can be tested. A warning says
-        so, the candidate nearest to the defaults of `LEDLClassifier` is taken, and `temperature_` is 6.
+        one sample is never left out. If fewer than two classes have several, nothing can be tested. A warning
+        says so, the candidate nearest to the defaults of `LEDLClassifier` is taken, and `temperature_` is 6.
 
     selection : {"log_loss", "accuracy"}, default="log_loss"
         Measure of the choice: the smallest log loss, or the largest accuracy. The first of equal candidates is
@@ -1071,9 +1071,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             taken, weights, best_factor_ = [index], np.ones(1), factor
             expected, interval = None, (0.0, 1.0)
             warnings.warn(
-                "Every class has one sample only, so no sample can be left out to test candidates. The "
-                f"settings are {candidates[index]}, and probabilities are not calibrated. Give two samples of "
-                "some class.",
+                "Fewer than two classes have more than one sample, so candidates cannot be tested on samples "
+                f"that are left out. The settings are {candidates[index]}, and probabilities are not "
+                "calibrated. Give two samples of each class.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -1113,7 +1113,8 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             tested_labels = np.concatenate([np.searchsorted(classes, fold.y_test) for fold in folds])
             if len(taken) > 1:
                 mixed = np.sum([w * verdicts[k].exponents for w, k in zip(weights, taken, strict=True)], axis=0)
-                factor = best_factor(mixed, tested_labels, of_tested)
+                among, numbers = np.unique(tested_labels, return_inverse=True)
+                factor = best_factor(mixed[:, among], numbers, of_tested)
             found = results(candidates, verdicts, [len(fold.y_test) for fold in folds], seconds)
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
@@ -1281,7 +1282,11 @@ class Verdict(NamedTuple):
 
 
 def verdict(row: list[Any], folds: list[Fold], weights: Array | None = None) -> Verdict:
-    """Return the results of a candidate on the test samples, at the factor that suits it best."""
+    """Return the results of a candidate on the test samples, at the factor that suits it best.
+
+    Log losses are those among the classes that are tested. Over all classes, a candidate would be the better,
+    the less it ever answers a class of one sample, which is never tested.
+    """
     if any(one is None for one in row):
         nothing = np.full(sum(len(fold.y_test) for fold in folds), np.nan)
         return Verdict(nothing, nothing, 1.0, weights)
@@ -1289,9 +1294,11 @@ def verdict(row: list[Any], folds: list[Fold], weights: Array | None = None) -> 
     labels = np.concatenate(
         [np.searchsorted(one.dictionary.classes, fold.y_test) for one, fold in zip(row, folds, strict=True)]
     )
-    factor = best_factor(exponents, labels, weights)
+    tested, among_tested = np.unique(labels, return_inverse=True)
+    factor = best_factor(exponents[:, tested], among_tested, weights)
     hits = (exponents.argmax(axis=1) == labels).astype(np.float64)
-    return Verdict(hits, log_losses(exponents, labels, factor, weights), factor, weights, exponents)
+    losses = log_losses(exponents[:, tested], among_tested, factor, weights)
+    return Verdict(hits, losses, factor, weights, exponents)
 
 
 def choose(verdicts: list[Verdict], selection: str) -> int:
@@ -1430,8 +1437,9 @@ def default_folds(
 ) -> list[tuple[Array, Array]]:
     """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
-    There are only as many folds as leave out `HELD_OUT_SAMPLES` in all, and none if every class has one sample
-    only. Samples of weight zero count for nothing, and are not tested. Groups are not supported.
+    There are only as many folds as leave out `HELD_OUT_SAMPLES` in all. There are none if fewer than two of the
+    classes have several samples: the settings that are best on one class always answer this class. Samples of
+    weight zero count for nothing, and are not tested. Groups are not supported.
     """
     if groups is not None:
         raise ValueError(
@@ -1441,8 +1449,9 @@ def default_folds(
     rng = np.random.default_rng(seed)
     counts = np.ones(len(y), bool) if weights is None else weights > 0
     members = [rng.permutation(np.flatnonzero((y == label) & counts)) for label in np.unique(y)]
+    n_classes = len(members)
     members = [own for own in members if len(own) > 1]
-    if not members:
+    if len(members) < min(2, n_classes):
         return []
     n_folds = min(N_FOLDS, max(map(len, members)))
     # Classes begin at different folds, so that the folds have about the same size.

@@ -473,7 +473,7 @@ def test_intervals_are_those_of_scipy():
 # Folds.
 
 
-@pytest.mark.parametrize("counts", [(5, 5, 5), (2, 3, 9), (1, 4, 1), (40, 2, 1)])
+@pytest.mark.parametrize("counts", [(5, 5, 5), (2, 3, 9), (1, 4, 1, 2), (40, 2, 1), (7,)])
 def test_folds_leave_out_every_sample_once_but_only_ones(counts):
     y = np.repeat(np.arange(len(counts)), counts)
     folds = default_folds(y, 0)
@@ -487,6 +487,27 @@ def test_folds_leave_out_every_sample_once_but_only_ones(counts):
         assert set(y[train]) == set(y)
         left_out = np.bincount(y[test], minlength=len(counts))
         assert (np.abs(left_out - np.array(counts) / len(folds)) <= 1).all()
+
+
+def test_one_class_alone_is_no_test():
+    """Best would be the settings that always answer this class."""
+    assert default_folds(np.array([0, 1, 1, 1, 2]), 0) == []
+    assert default_folds(np.array([0, 1, 1, 0]), 0, weights=np.array([1.0, 1, 1, 0])) == []
+
+
+def test_classes_that_are_never_tested_do_not_count_in_losses(rng):
+    labels = np.array([1, 3] * 6)
+    scores = rng.standard_normal((12, 4))
+    scores[np.arange(12), labels] += 1
+    results = []
+    for shift in (0.0, 5.0):  # of the classes 0 and 2, which have one sample each
+        moved = scores + shift * np.array([1, 0, 1, 0])
+        dictionary = SimpleNamespace(rule=ResidualRule(), classes=np.arange(4))
+        row = [SimpleNamespace(dictionary=dictionary, scores=moved)]
+        results.append(verdict(row, [SimpleNamespace(y_test=labels)]))
+    assert results[0].factor == results[1].factor
+    assert_array_equal(results[0].losses, results[1].losses)
+    assert results[0].hits.sum() > results[1].hits.sum()
 
 
 def test_folds_are_drawn():
@@ -524,7 +545,7 @@ def test_classes_of_one_sample_each_take_the_defaults(digits, tmp_path):
     X, y = digits[:2]
     _, first = np.unique(y, return_index=True)
     model = LEDLClassifierCV(**QUICK)
-    with pytest.warns(UserWarning, match=r"one sample only.*'alpha': 0\.015625.*not calibrated"):
+    with pytest.warns(UserWarning, match=r"Fewer than two classes.*'alpha': 0\.015625.*not calibrated"):
         model.fit(X[first], y[first])
     seed = model.best_estimator_.random_state
     plain = LEDLClassifier(random_state=seed, max_iter=model.max_iter, tol=model.tol).fit(X[first], y[first])
