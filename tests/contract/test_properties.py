@@ -19,6 +19,8 @@ from sklearn.base import clone, is_classifier
 from helpers.models import ESTIMATORS, make
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, sparse_encode
 
+# Some problems have classes of one sample.
+pytestmark = pytest.mark.filterwarnings("ignore:Fewer than two classes have more than one sample:UserWarning")
 # Codes that a tolerance could change would hide what is looked for; kernels must not see added features.
 STRICT = {"transform_tol": 1e-10, "gamma": 0.003, "n_nonzero_coefs": 2, "random_state": 0}
 # These have no random start: their atoms are the samples, whose order must not matter.
