@@ -146,6 +146,18 @@ def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path
     assert labels_of(open_folder(folder, labels=None)) == {"null/01.png": ("second", "table")}
 
 
+def test_a_merge_that_is_undone_after_a_restart_stays_undone(folder, open_folder):
+    session = open_folder(folder, labels=["folder"])
+    said = labels_of(session)
+    one, null, _ = session.classes
+    session.merge_class(one, null)
+    session = open_folder(folder, labels=None)
+    assert labels_of(session) != said
+    session.undo()
+    assert labels_of(session) == said
+    assert labels_of(open_folder(folder, labels=None)) == said
+
+
 @pytest.mark.parametrize("kind", ["folder", "table"])
 def test_names_that_are_used_again_change_no_label_at_hand(kind, folder, open_folder, tmp_path):
     """The folders have each other's names, which a person mends on the page."""

@@ -366,7 +366,9 @@ class Session:
             skip = is_answer(without_joiners(name))  # "unsure" or "none of these": nobody need ask again
             number = 0
             if name and not skip:
-                number = (self._followed(meant[word]) if word in meant else 0) or ids.get(alike(name), 0)
+                number = self._followed(meant[word]) if word in meant else 0
+                is_new_word = not number  # else it keeps its first meaning: a merge may be undone
+                number = number or ids.get(alike(name), 0)
             if skip:
                 refused[f"The table calls them {UNSURE!r} or {REJECTED!r}."] += 1
             elif name and not number:
@@ -375,7 +377,7 @@ class Session:
                     number = ids[alike(name)] = change.classes[-1].id
                 except RefusedError as error:
                     refused[str(error)] += 1
-            if number:
+            if number and is_new_word:
                 words[word] = number
             if (number, skip, view) != (self.label[i], self.is_skipped[i], self.view[i]):
                 change.answers.append(Answer(self.images[i].id, number or None, skip, view))
@@ -383,7 +385,7 @@ class Session:
             report(f"{n} images get no label. {text}")
         if change.answers or change.classes:
             self._do("import", change)
-        self.store.set_words({word: number for word, number in words.items() if meant.get(word) != number})
+        self.store.set_words(words)
         if given:
             self.store.set(labels="\n".join(given))
 
