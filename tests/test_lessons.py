@@ -6,8 +6,8 @@ from scipy.linalg import solve
 from scipy.stats import binomtest, multivariate_normal
 from sklearn.datasets import load_digits
 
-from ledl.lessons import Learner, Said, masses, mix, with_interval
-from ledl.solvers.graph import Gaussians
+from ledl.lessons import Learner, Said, mix, with_interval
+from ledl.solvers.graph import Gaussians, masses
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,19 @@ def test_gaussians_of_labelled_samples_are_those_of_the_formula(rng):
     assert np.allclose(found - found[:, :1], logs - logs[:, :1], atol=1e-4)
 
 
-def test_masses_are_inverse_roots_with_the_mean_1():
-    numbers = np.repeat([0, 1, 2], [1, 4, 16])
-    found = masses(numbers)
-    assert np.allclose(found / found[0], [1, 1 / 2, 1 / 4])
-    assert np.isclose(found[numbers].mean(), 1)
+def test_a_small_folder_is_learnt_too(digits):
+    """With ten neighbours among 30 samples all were near all, and the class with most labels won: 35 %."""
+    X, y = digits
+    rng, right = np.random.default_rng(0), []
+    for _ in range(5):
+        rows = np.concatenate([rng.permutation(np.flatnonzero(y == label))[:6] for label in range(5)])
+        known = np.full(30, -1)
+        known[::3] = y[rows][::3]
+        known[:4] = y[rows][:4]  # more of one class
+        lesson = Learner(X[rows]).learn(known)
+        answers = lesson.classes[lesson.probabilities.argmax(axis=1)]
+        right.append((answers == y[rows])[known < 0].mean())
+    assert np.mean(right) > 0.8
 
 
 def test_answers_make_it_right(digits, learner):
@@ -173,7 +181,7 @@ def test_a_label_that_is_left_out_does_not_reach_its_sample(digits):
     W = np.zeros((n, n))
     np.put_along_axis(W, graph.neighbours, graph.weights.astype(float), axis=1)
     S = (W + W.T) / np.sqrt(np.outer(graph.sums, graph.sums))
-    mass = masses(mine[mine >= 0])
+    mass = masses(mine[mine >= 0], 0.5)
     for sample, scores in zip(samples, found, strict=True):
         H = np.zeros((n, 10))
         others = np.setdiff1d(np.flatnonzero(mine >= 0), sample)

@@ -347,7 +347,7 @@ def test_one_label_of_each_class_judges_nothing(partly):
     firsts = [np.flatnonzero(y == label)[0] for label in range(5)]
     y = np.where(np.isin(np.arange(len(y)), firsts), y, -1)
     with (
-        pytest.warns(UserWarning, match="one label only"),
-        pytest.raises(ValueError, match=r"could hide no label.*two labels of some class"),
+        pytest.warns(UserWarning, match="more than one label"),
+        pytest.raises(ValueError, match=r"could hide no label.*two labels of each class"),
     ):
         RejectingClassifier(SemiSupervisedClassifier(SRCClassifier())).fit(X, y)

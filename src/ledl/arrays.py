@@ -336,9 +336,12 @@ def sparse_matrix(rows: Array, columns: Array, values: Array, n: int) -> Any:
     if is_torch(values):
         import torch
 
-        found = torch.sparse_coo_tensor(torch.stack([rows, columns]), values, (n, n), check_invariants=False)
+        places = torch.stack([rows, columns])
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+            # PyTorch 2.11 says so although it is told not to check.
+            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
+            found = torch.sparse_coo_tensor(places, values, (n, n), check_invariants=False)
             return found.coalesce().to_sparse_csr()
     return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from importlib.util import find_spec
 from itertools import chain
 from numbers import Real
 from pathlib import Path
@@ -252,6 +254,11 @@ def open_image_model(path: str | os.PathLike[str], network: str | None = None) -
             raise ValueError(
                 f"{shown(path)} uses {describe(found.extractor)}, no network. Leave --features out."
             )
+        if not network.endswith(".onnx") and network != found.extractor.model:
+            raise ValueError(
+                f"{shown(path)} uses {describe(found.extractor)}, and no other features. Leave --features out, "
+                "or give the path of this network, an ONNX file, if it has moved."
+            )
         found.extractor.set_params(model=network)
     found.extractor.transform([])  # a network that is missing is reported before anything is written
     return found
@@ -357,7 +364,8 @@ def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
     if rejecter is None:
         raise ValueError(
             "This model cannot reject images. Rejection needs a method with atoms (ledl-cv, ledl, src, crc, "
-            "csdl, dksvd or lcksvd) and two images per class. Train again, or leave --reject out."
+            "crc-regularized, procrc, csdl, dksvd or lcksvd) and two images per class. Train again, or leave "
+            "--reject out."
         )
     least = 1 / (len(rejecter.evidence_) + 1)
     if 0 < reject < least:
@@ -383,7 +391,7 @@ def explain_image(
     if not isinstance(classifier, DictionaryClassifier | SemiSupervisedClassifier):
         raise ValueError(
             f"The method of this model, {facts(found)['method']}, has no atoms, so it cannot be explained. "
-            "Train with --method ledl-cv, ledl, src, crc, csdl, dksvd or lcksvd."
+            "Train with --method ledl-cv, ledl, src, crc, crc-regularized, procrc, csdl, dksvd or lcksvd."
         )
     if reject is not None:
         rejecter_for(found, reject).set_params(reject=reject)
@@ -454,6 +462,8 @@ def facts(found: ImageModel) -> dict[str, str]:
             described["accuracy"] = f"{accuracy} for labelled images while their labels were hidden"
         elif record.cv_corrected:
             described["accuracy"] += ", corrected for the choice of settings"
+        elif record.labels and counts[0] == 1:
+            described["accuracy"] += ", of the classes with several images"
         if chosen:
             names = " and ".join(chosen)
             described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
@@ -929,6 +939,13 @@ def find_extractor(
         features, reason = choose_features(files, size)
         report(f"Features: {features}, because {reason}")
     is_network = features not in ("pixels", "color")
+    near = get_close_matches(features.lower(), ("auto", "pixels", "color", EFFICIENTNET), n=1, cutoff=0.65)
+    is_file = features.endswith(".onnx")
+    if near and near != [features] and not is_file and find_spec("torchvision") is None:
+        raise ValueError(
+            f"There are no features {features!r}. Did you mean {near[0]}? There are auto, pixels, color, "
+            f"{EFFICIENTNET} and the paths of ONNX files. Networks of torchvision need pip install torchvision."
+        )
     if not is_network:
         for name, option in (("--preprocessing", preprocessing), ("--cache", cache)):
             if option is not None:
@@ -945,7 +962,7 @@ def find_extractor(
     if not is_network:
         return ColorFeatures()
     model = features
-    if model.endswith(".onnx"):
+    if is_file:
         if preprocessing is None and Path(model).with_suffix(".json").is_file():
             preprocessing = str(Path(model).with_suffix(".json"))
         model = str(Path(model).absolute())  # the model may be used from other folders

@@ -35,6 +35,7 @@ from ledl.solvers.graph import (
     Gaussians,
     Graph,
     log_shares,
+    masses,
     one_hot,
     reach,
     sharpen,
@@ -43,6 +44,8 @@ from ledl.solvers.graph import (
 )
 
 NEIGHBOURS, SHARE_OF_NEIGHBOURS, SHRINKAGE = 10, 0.99, 0.1
+# A label of a class with m labels spreads times m^-1/2: some classes are asked for more often than others.
+BALANCE = 0.5
 # Samples are compared in a tenth as many directions as there are samples, within these limits. With more, their
 # covariance would be a guess; with fewer, classes that differ little are not told apart.
 DIRECTIONS, SAMPLES_PER_DIRECTION = (128, 1024), 10
@@ -214,7 +217,7 @@ class Learner:
             tuple((float(weight), one) for weight, one in zip(spreading, graphs, strict=True) if weight > 0.01),
             labelled,
             self.rows[labelled],
-            masses(numbers)[numbers],
+            masses(numbers, BALANCE)[numbers],
         )
 
     def estimate(self, y: Array, checks: Array) -> Estimate | None:
@@ -280,7 +283,7 @@ class Learner:
         Z, m = self.space.Z, len(samples)
         numbers = np.searchsorted(classes, mine[labelled])
         one_hots = np.eye(len(classes))[numbers]
-        H = one_hots * masses(numbers)
+        H = one_hots * masses(numbers, BALANCE)
         here = np.zeros((len(mine), m), dtype=np.float32)
         here[samples, np.arange(m)] = 1
         logs = []
@@ -337,7 +340,7 @@ class Learner:
         where = as_array(labelled, Z)
         one_hots = np.eye(c, dtype=np.float32)[numbers]
         known = where, as_array(one_hots, Z)
-        H = one_hot(Z, where, as_array(one_hots * masses(numbers).astype(np.float32), Z))
+        H = one_hot(Z, where, as_array(one_hots * masses(numbers, BALANCE).astype(np.float32), Z))
         how = H, threads or self.threads
         alone = sharpen(Gaussians.of_labelled(Z, products, *known).guess(Z), *known)
         F = spread(self.plain, H, SHARE_OF_NEIGHBOURS)
@@ -368,7 +371,7 @@ class Learner:
         assert self.space is not None
         Z = self.space.Z
         axes = Gaussians.of(Z, self.space.products, R, SHRINKAGE).directions()
-        graph = Graph.of(Z @ axes, min(NEIGHBOURS, len(Z) - 1), threads)
+        graph = Graph.of(Z @ axes, self.space.graph.neighbours.shape[1], threads)
         return graph, spread(graph.matrix(), H, SHARE_OF_NEIGHBOURS)
 
     def _gaussians(self, scores: Array, known: tuple[Array, Array]) -> Array:
@@ -383,7 +386,8 @@ class Learner:
         say = partial(self._say, labelled, numbers, len(classes))
         parts = map_in_threads(say, folds, 1 if self.device else self.threads)
         for (_, test), part in zip(folds, parts, strict=True):
-            self.said |= {int(labelled[i]): Said(classes, one) for i, one in zip(test, part, strict=True)}
+            for i, one in zip(test, part, strict=True):
+                self.said.setdefault(int(labelled[i]), Said(classes, one))
 
     def _say(self, labelled: Array, numbers: Array, c: int, fold: tuple[Array, Array]) -> Array:
         """Return what the experts say of one part of the labels, from the other part."""
@@ -438,13 +442,6 @@ def carried_over(before: Array, R: Array, classes: Array) -> Array:
     R = padded[:, as_array(places_of(classes, before), padded)]
     sums = xp.sum(R, axis=1, keepdims=True)  # less than 1 where a class has gone
     return xp.where(sums > TINY, R / xp.clip(sums, TINY, None), xp.ones_like(R) / len(classes))
-
-
-def masses(numbers: Array) -> Array:
-    """Return the mass of a label of each class, m^-1/2 for m labels, so that all are 1 in the mean: (c,)."""
-    counts = np.bincount(numbers)
-    found = 1 / np.sqrt(np.maximum(counts, 1))
-    return np.asarray(found * counts.sum() / (found * counts).sum())
 
 
 def places_of(values: Array, among: Array) -> Array:

@@ -12,6 +12,7 @@ labels are smoothed as in Platt's scaling. Each of n samples counts as one of it
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import defaultdict
@@ -783,8 +784,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         Folds, as in `sklearn.model_selection.GridSearchCV`. None means five folds, or as many as the largest
         class has samples. They leave out the same number of samples of each class, as far as possible. Where
         there are many classes, only as many of the folds are used as leave out 200 samples in all. A class with
-        one sample is never left out. If fewer than two classes have several, nothing can be tested. A warning
-        says so, the candidate nearest to the defaults of `LEDLClassifier` is taken, and `temperature_` is 6.
+        one sample is never left out; two more folds tell how settings suit it, in which others have one sample
+        to learn from. If fewer than two classes have several, nothing can be tested. A warning says so, the
+        candidate nearest to the defaults of `LEDLClassifier` is taken, and `temperature_` is 6.
 
     selection : {"log_loss", "accuracy"}, default="log_loss"
         Measure of the choice: the smallest log loss, or the largest accuracy. The first of equal candidates is
@@ -1437,6 +1439,8 @@ def default_folds(
 ) -> list[tuple[Array, Array]]:
     """Return five folds or fewer, with an even share of each class. A class with one sample is never left out.
 
+    In two more folds, others stand in for such classes (`stand_in_folds`).
+
     There are only as many folds as leave out `HELD_OUT_SAMPLES` in all. There are none if fewer than two of the
     classes have several samples: the settings that are best on one class always answer this class. Samples of
     weight zero count for nothing, and are not tested. Groups are not supported.
@@ -1461,8 +1465,32 @@ def default_folds(
         fold_of[own] = (first + np.arange(len(own))) % n_folds
         first += len(own)
     folds = [(np.flatnonzero(fold_of != i), np.flatnonzero(fold_of == i)) for i in range(n_folds)]
-    enough = np.searchsorted(np.cumsum([len(test) for _, test in folds]), HELD_OUT_SAMPLES) + 1
-    return folds[:enough]
+    n_tested = np.cumsum([len(test) for _, test in folds])
+    enough = min(int(np.searchsorted(n_tested, HELD_OUT_SAMPLES)), n_folds - 1)
+    n_alone = n_classes - len(members)
+    if n_alone == 0:
+        return folds[: enough + 1]
+    rng.shuffle(members)
+    return folds[: enough + 1] + stand_in_folds(members, n_alone, int(n_tested[enough]), len(y))
+
+
+def stand_in_folds(members: list[Array], n_alone: int, n_tested: int, n: int) -> list[tuple[Array, Array]]:
+    """Return two folds that tell how settings suit classes with one sample, of which there are `n_alone`.
+
+    In each of them as many other classes, but at most half of them, are trained with one sample, and tested
+    with some of the rest. Without these folds, settings that never answer a class with one sample would seem to
+    be the best. `members` has the samples of the other classes. Beside `n_tested` tests in other folds, there
+    are as many of these as the classes alone deserve if a class of m samples deserves m^1/2.
+    """
+    n_classes = min(n_alone, len(members) // 2)
+    n_more = n_tested * n_alone / np.sqrt([len(own) for own in members]).sum()
+    each = math.ceil(n_more / (2 * n_classes))
+    folds = []
+    for some in (members[:n_classes], members[n_classes : 2 * n_classes]):
+        left_out = np.concatenate([own[1:] for own in some])
+        tested = np.concatenate([own[1 : 1 + each] for own in some])
+        folds.append((np.setdiff1d(np.arange(n), left_out), np.sort(tested)))
+    return folds
 
 
 def check_folds(folds: list[Fold], classes: Array) -> None:

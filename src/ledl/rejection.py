@@ -55,7 +55,7 @@ TOO_FEW = (
 )
 NONE_HIDDEN = (
     "SemiSupervisedClassifier could hide no label, so no sample can be judged. It needs samples without a "
-    "label, and two labels of some class."
+    "label, and two labels of each class."
 )
 MEASURES = {"concentration": [0], "residual": [1], "both": [0, 1]}
 

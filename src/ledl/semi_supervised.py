@@ -63,6 +63,7 @@ from ledl.solvers.graph import (
     Graph,
     Spread,
     log_shares,
+    masses,
     nearest,
     principal_axes,
     reach,
@@ -77,9 +78,15 @@ logger = logging.getLogger(__name__)
 
 # What the choice is made of, the usual one first: it is taken where nothing can be hidden.
 METHODS = ("learnt", "spread-learnt", "spread", "supervised")
+# Where classes have different numbers of labels: at 0 every label spreads as much as any other, which is right
+# if samples were drawn and then labelled; at 1 every class does, which is right if each class was labelled by
+# itself. Hidden labels tell. Where nothing can be hidden, it is half-way (benchmarks/single_samples.py).
+BALANCES, UNKNOWN_BALANCE = (0.0, 1.0), 0.5
 # The choice is made on at most this many samples: all with labels, and a random part of the others. If most of
 # them have labels, it is made on all of these and on as many others.
 SAMPLES_TO_CHOOSE = 20_000
+# With few samples, a sample has fewer neighbours (benchmarks/small_folders.py).
+FEWEST_NEIGHBOURS, SAMPLES_PER_NEIGHBOUR = 3, 12
 # Directions that may be used however few samples there are.
 FEW_AXES = 32
 # Rows whose features are in memory at a time.
@@ -105,6 +112,7 @@ class LabelGraph:
     labels: Array  # (l,): their classes, as numbers
     rows: Array  # (n,): rows of X in `fit`; copies of other rows are left out
     alpha: float  # the weight a of neighbours
+    balance: float = 0.0  # labels of a class with m labels spread times m^-balance
 
     def coordinates(self, X: Array, device: str | None = None) -> Array:
         """Return the coordinates of samples in the space of the graph."""
@@ -126,14 +134,15 @@ class LabelGraph:
         """Return how much each labelled sample adds to `spread_to` of one sample (1, d), and its neighbours.
 
         F = (1 - a) (I - a S)^-1 H is linear in the labels H, and S is symmetric. So the labelled sample i adds
-        row i of (1 - a) (I - a S)^-1 u to its own class, where u has the weights of the neighbours. Returns
-        these amounts (l,), the rows of the neighbours (k,) and their weights (k,).
+        row i of (1 - a) (I - a S)^-1 u, times its mass, to its own class, where u has the weights of the
+        neighbours. Returns these amounts (l,), the rows of the neighbours (k,) and their weights (k,).
         """
         index, weights = self.links(x)
         u = np.zeros((len(self.points), 1))
         u[index[0], 0] = weights[0]
         graph = Graph(self.neighbours, self.weights, self.scales, self.sums)
-        return spread(graph.matrix(), u, self.alpha, tol=1e-10)[self.labelled, 0], index[0], weights[0]
+        found = spread(graph.matrix(), u, self.alpha, tol=1e-10)[self.labelled, 0]
+        return found * masses(self.labels, self.balance)[self.labels], index[0], weights[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +229,11 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         settings that are best for the other labels.
 
     methods : sequence of str, default=("learnt", "spread-learnt", "spread", "supervised")
-        The answers to choose from. The first is taken where nothing can be hidden, because each class has one
-        label.
+        The answers to choose from. The first is taken where nothing can be hidden, because fewer than two
+        classes have several labels.
 
     n_neighbors : int, default=10
-        Number of neighbours k of each sample in a graph.
+        Number of neighbours k of each sample in a graph. Of fewer than 12 k samples, a twelfth, but at least 3.
 
     alpha : float, default=0.99
         The weight a of neighbours: how far labels spread.
@@ -270,7 +279,9 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
 
     hidden_results_ : dict of arrays
         For each of `methods`: the share of hidden labels that it found (``"accuracy"``), and its log loss
-        (``"log_loss"``). Empty if nothing could be hidden.
+        (``"log_loss"``). Empty if nothing could be hidden. Where classes have different numbers of labels,
+        methods that spread are tried twice: at the ``"balance"`` 0 every label spreads as much as any other, at
+        1 every class does (labels of a class with m of them count m^-balance).
 
     labelled_rows_ : ndarray of shape (n_labelled,)
         Rows of the samples with labels. Copies of earlier rows are left out.
@@ -419,8 +430,9 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             )
         elif not folds:
             warnings.warn(
-                "Every class has one label only, so none can be hidden to choose a method. The method is "
-                f"{methods[0]!r}, and probabilities are not calibrated. Give two labels of some class.",
+                "Fewer than two classes have more than one label, so none can be hidden to choose a method. "
+                f"The method is {methods[0]!r}, and probabilities are not calibrated. Give two labels of each "
+                "class.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -432,7 +444,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         logger.info("Neighbours of %d samples", len(X))
         space, guesses = self._space(X), supervised_scores(fitted, X)
         if not folds:
-            choice = Choice(methods[0], 1.0, scores=np.empty((0, len(classes))))
+            choice = Choice(methods[0], UNKNOWN_BALANCE, 1.0, scores=np.empty((0, len(classes))))
         elif len(X) <= SAMPLES_TO_CHOOSE:
             choice = self._choose(methods, space, X, y, folds, unfitted, fitted, guesses, fold_seed)
         else:
@@ -453,9 +465,9 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             )
         logger.info("Method %r: answers for all samples", choice.method)
         with one_blas_thread(), float32_products("full", self.device):
-            found = self._answer(space, choice.method, guesses, y, n_threads(self.n_jobs))
+            found = self._answer(space, choice.method, choice.balance, guesses, y, n_threads(self.n_jobs))
             values = to_host(reach(space.graph, space.graph.matrix(), as_array(labelled, space.Z), self.alpha))
-        graph = None if found is None else self._record(space, found, y, rows)
+        graph = None if found is None else self._record(space, found, y, rows, choice.balance)
         scores = np.asarray(guesses if graph is None else log_shares(graph.F), dtype=np.float64)
         probabilities = softmax(choice.factor * scores, axis=1)
         # Without hidden labels there is no better factor than the classifier's own.
@@ -506,14 +518,20 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             threads=n_threads(self.n_jobs),
         )
 
-    def _answer(self, space: Space, method: str, guesses: Array, y: Array, threads: int = 1) -> Spread | None:
+    def _answer(
+        self, space: Space, method: str, balance: float, guesses: Array, y: Array, threads: int = 1
+    ) -> Spread | None:
         """Return the labels of y, where it has any, spread by a method; None for "supervised"."""
         if method == "supervised":
             return None
         Z, c = space.Z, guesses.shape[1]
         labelled = as_array(np.flatnonzero(y >= 0), Z)
         labels = as_array(np.eye(c, dtype=np.float32)[y[y >= 0]], Z)
-        first = None if method == "learnt" else spread_labels(Z, space.graph, labelled, labels, self.alpha)
+        known = y[y >= 0]
+        amounts = as_array(masses(known, balance)[known].astype(np.float32), Z)
+        first = None
+        if method != "learnt":
+            first = spread_labels(Z, space.graph, labelled, labels, amounts, self.alpha)
         if method == "spread":
             return first
         return spread_in_learnt_space(
@@ -522,7 +540,8 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             as_array(guesses.astype(np.float32), Z) if first is None else log_shares(first.F),
             labelled,
             labels,
-            k=min(self.n_neighbors, len(Z) - 1),
+            amounts,
+            k=space.graph.neighbours.shape[1],
             a=self.alpha,
             shrinkage=self.shrinkage,
             n_rounds=self.n_rounds,
@@ -559,16 +578,23 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             found = found * (spread_of(final) / max(spread_of(found), np.finfo(np.float64).tiny))
             return found, evidence_of_atoms(model, X[labelled[test]])
 
-        def find_hidden(task: tuple[int, str]) -> Array:
-            number, method = task
-            hidden = labelled[folds[number][1]]
-            partly = y.copy()
-            partly[hidden] = -1
+        def find_hidden(task: tuple[int, str, float]) -> Array:
+            number, method, balance = task
+            train, test = folds[number]
+            hidden, partly = labelled[test], np.full_like(y, -1)
+            partly[labelled[train]] = labels[train]
             scores, _ = guesses[number]
-            found = self._answer(space, method, scores, partly)
+            found = self._answer(space, method, balance, scores, partly)
             return scores[hidden] if found is None else log_shares(to_host(found.F)[hidden])
 
-        tasks = [(number, method) for method in methods for number in range(len(folds))]
+        is_even = len(set(np.bincount(labels))) == 1
+        ways = [
+            (method, balance)
+            for method in methods
+            for balance in BALANCES
+            if balance == 0 or not (is_even or method == "supervised")
+        ]
+        tasks = [(number, *way) for way in ways for number in range(len(folds))]
         graph, S, reached = space.graph, space.graph.matrix(), []
         isolation = relative(to_host(space.distances), to_host(graph.neighbours), to_host(graph.weights))
         with one_blas_thread(), float32_products("full", self.device):
@@ -586,15 +612,24 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         best = int(np.lexsort((losses, -accuracies))[0])
         expected = expected_accuracy(verdicts, "accuracy", hidden, seed)
         n_trained = sum(len(train) for train, _ in folds) / len(folds)
+        names, balances = zip(*ways, strict=True)
+        # The last folds hide some labels a second time, to see what classes with one label are worth.
+        once = np.sort(np.unique(hidden, return_index=True)[1])
         return Choice(
-            methods[best],
+            names[best],
+            balances[best],
             verdicts[best].factor,
-            hidden,
-            scores[best],
-            np.concatenate(reached),
-            {"method": np.array(methods), "accuracy": accuracies, "log_loss": losses},
+            hidden[once],
+            scores[best][once],
+            np.concatenate(reached)[once],
+            {
+                "method": np.array(names),
+                "balance": np.array(balances),
+                "accuracy": accuracies,
+                "log_loss": losses,
+            },
             expected,
-            cv_interval(expected, len(hidden), n_trained),
+            cv_interval(expected, len(once), n_trained),
         )
 
     def _reach_map(self, space: Space, values: Array) -> ReachMap:
@@ -604,7 +639,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         k = space.graph.neighbours.shape[1]
         return ReachMap(space.features, mean, axes, points, scales, distances, values, k)
 
-    def _record(self, space: Space, found: Spread, y: Array, rows: Array) -> LabelGraph:
+    def _record(self, space: Space, found: Spread, y: Array, rows: Array, balance: float) -> LabelGraph:
         """Return the labels that were spread, and their graph, on the host, for predictions."""
         Z, axes = space.Z, space.axes
         if found.axes is not None:
@@ -621,6 +656,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             labels=y[labelled],
             rows=rows,
             alpha=float(self.alpha),
+            balance=balance,
         )
 
     def predict_proba(self, X: Array) -> np.ndarray:
@@ -715,8 +751,13 @@ class Space(NamedTuple):
 def space_of(
     X: Array, *, power: float = 0.5, n_components: int = 256, k: int = 10, device: str | None, threads: int
 ) -> Space:
-    """Return the directions of the largest variance of distinct samples, the samples there, and their graph."""
+    """Return the directions of the largest variance of distinct samples, the samples there, and their graph.
+
+    A sample has at most k neighbours, and a twelfth of all samples, but at least 3. If most of the samples were
+    its neighbours, labels would spread to all alike, and the class with most labels would win everywhere.
+    """
     features = FeatureMap(power, True)
+    k = min(k, max(FEWEST_NEIGHBOURS, len(X) // SAMPLES_PER_NEIGHBOUR), len(X) - 1)
     with float32_products("full", device):
         centred = features(place(np.asarray(X, dtype=np.float32), device))
         xp = namespace(centred)
@@ -728,15 +769,16 @@ def space_of(
         Z = centred @ axes
         products = xp.astype(Z.mT @ Z, xp.float64) / len(Z)
         with one_blas_thread():
-            graph = Graph.of(Z, min(k, len(Z) - 1), threads)
+            graph = Graph.of(Z, k, threads)
     distances = distances_of_last(centred, Z, graph.scales**2)
     return Space(features, mean, axes, Z, products, graph, distances)
 
 
 class Choice(NamedTuple):
-    """A method, the factor of its scores, and how it was chosen."""
+    """A method, the balance of its labels, the factor of its scores, and how it was chosen."""
 
     method: str
+    balance: float
     factor: float
     hidden: Array = np.array([], dtype=int)  # numbers of the labelled samples that were hidden
     scores: Array = None  # (n_hidden, c)
@@ -758,7 +800,8 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
         unlabelled = np.zeros(len(y), dtype=bool)
     elif y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError(
-            "y has NaN or infinity. Samples without a label have -1: use np.where(np.isnan(y), -1, y)."
+            "y has NaN or infinity. Samples without a label have -1: use np.where(np.isnan(y), -1, y); for a "
+            "Series of pandas, y.fillna(-1)."
         )
     elif y.dtype.kind == "O" and not all(isinstance(one, str | Real) and one == one for one in y):
         odd = next(one for one in y if not isinstance(one, str | Real) or one != one)

@@ -301,6 +301,8 @@ def test_a_model_knows_its_network(folder, tmp_path):
     assert done.returncode == 2
     assert "--features" in done.stderr
     assert not done.stdout
+    for word in ("color", "auto", "efficientnet_lite0"):
+        assert "Leave --features out, or give the path" in run("predict", out, image, "--features", word).stderr
     assert run("predict", out, image, "--features", moved).returncode == 0
     write_model(network, n_features=8)
     done = run("predict", out, image)
@@ -429,6 +431,13 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
             "--out model.html would replace the file of another option",
         ),
         (["fit", "known", "-o", "m.ledl", "--features", ""], "Error: "),
+        (
+            ["fit", "known", "-o", "m.ledl", "--features", "colour"],
+            "Did you mean color? There are auto, pixels",
+        ),
+        (["fit", "known", "-o", "m.ledl", "--features", "pixel"], "Did you mean pixels?"),
+        (["fit", "known", "-o", "m.ledl", "--features", "color.onnx"], "There is no model"),
+        (["fit", "known", "-o", "m.ledl", "--features", "efficientnet"], "Did you mean efficientnet_lite0?"),
         (["info", "nowhere.ledl"], "nowhere.ledl does not exist. The first argument must be a model file"),
         (
             ["fit", "known", "-o", "m.ledl", "--method", "lda", "--size", "8", "--per-class", "2"],

@@ -63,6 +63,35 @@ def test_16_bits_a_channel_become_8(tmp_path):
     assert_allclose(read_back(tmp_path / "b.png")[:, :, 0], ramp / 257, atol=0.51)
 
 
+@pytest.mark.parametrize("top", [255, 1023, 4095, 16383, 65535])
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_cameras_of_10_12_and_14_bits_are_not_black(top, dtype, tmp_path):
+    """White is what nearly all pixels do not exceed. One pixel that shines changes no other."""
+    ramp = np.linspace(0, top, 256)[None].repeat(64, axis=0).astype(dtype)
+    Image.fromarray(ramp).save(tmp_path / "a.tif")
+    usual = read_back(tmp_path / "a.tif")
+    assert_allclose(usual[:, :, 0], ramp / (top / 255), atol=0.51)
+    ramp[0, 0] = min(8 * top, 65535)
+    Image.fromarray(ramp).save(tmp_path / "a.tif")
+    assert_array_equal(read_back(tmp_path / "a.tif")[1:], usual[1:])
+
+
+def test_floats_end_at_1_even_if_one_is_more(tmp_path):
+    values = np.linspace(0, 1, 4096, dtype=np.float32).reshape(64, 64)
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    usual = read_back(tmp_path / "a.tif")
+    values[0, 0] = 1.02
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    assert_array_equal(read_back(tmp_path / "a.tif")[1:], usual[1:])
+    assert usual.max() == 255
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_lab_is_read(mode, tmp_path):
+    Image.new("LAB", (8, 8), (200, 128, 128)).save(tmp_path / "a.tif")
+    assert np.all(np.asarray(read_image(tmp_path / "a.tif", mode)) > 100)
+
+
 @pytest.mark.parametrize("name", ["a.gif", "a.png", "a.webp", "a.avif", "a.tif"])
 def test_the_first_frame_of_an_animation_counts(name, tmp_path):
     if name == "a.avif" and not features.check("avif"):

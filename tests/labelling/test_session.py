@@ -1,200 +1,16 @@
 """What the page may ask, without a page: labels at hand, questions, views, names."""
 
 import shutil
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from ledl.images import ImageError
+from helpers.labels import ids_of, labels_of
 from ledl.labelling._export import learn_here
-from ledl.labelling._export import table as text_of
 from ledl.labelling._session import MOST_CLASSES, RefusedError, UnknownError, forecast
 from ledl.labelling._store import StoreError
 from ledl.labelling._worker import prepare
 from ledl.lessons import Estimate, Learner
-
-
-def labels_of(session):
-    """Return the names and origins of all labels."""
-    found = {}
-    for i, name in enumerate(session.names):
-        image = session.image(i)
-        if image["label"] is not None:
-            found[name] = session.classes[image["label"]].name, image["by"]
-    return found
-
-
-def ids_of(session, *names):
-    return [session.images[session.names.index(name)].id for name in names]
-
-
-# Labels at hand
-
-
-def test_names_of_folders_are_labels(folder, open_folder):
-    shutil.copy(folder / "null/00.png", folder / "loose.png")
-    for name in ("unsure", "unsorted"):
-        (folder / name).mkdir()
-        shutil.copy(folder / "null/00.png", folder / name / "x.png")
-    session = open_folder(folder, labels=None)
-    found = labels_of(session)
-    assert Counter(found.values()) == {(n, "folder"): 12 for n in ("eins [1]", "null", "zwei")}
-    assert "loose.png" not in found
-    assert not {"unsure/x.png", "unsorted/x.png"} & set(found)
-    assert any("36 images" in line and "--labels none" in line for line in session.lines)
-    assert session.state()["can_undo"] is None  # nobody has asked for it
-
-
-@pytest.mark.parametrize("names", [["DCIM", "b"], ["2023-01", "2023-02"], ["100CANON", "101CANON"], ["only"]])
-def test_names_of_cameras_and_dates_are_no_labels_unless_asked_for(folder, open_folder, names):
-    for i, name in enumerate(names):
-        (folder.parent / "camera" / name).mkdir(parents=True)
-        shutil.copy(folder / f"null/0{i}.png", folder.parent / "camera" / name / "1.png")
-    session = open_folder(folder.parent / "camera", labels=None)
-    assert labels_of(session) == {}
-    assert any("--labels folder" in line for line in session.lines)
-    session = open_folder(folder.parent / "camera", labels=["folder"])
-    assert {label for label, _ in labels_of(session).values()} == set(names)
-
-
-def test_a_flat_folder_hears_nothing_of_folders_unless_it_asks(folder, open_folder):
-    assert not [line for line in open_folder(folder / "null", labels=None).lines if "folders" in line]
-    assert [line for line in open_folder(folder / "null", labels=["folder"]).lines if "0 images" in line]
-
-
-def test_the_choice_is_kept_and_can_be_changed(folder, open_folder):
-    session = open_folder(folder, labels=["folder"])
-    session.answer(ids_of(session, "null/00.png"), new_class="mine")
-    assert len(labels_of(open_folder(folder, labels=None))) == 36
-    assert labels_of(open_folder(folder, labels=["none"])) == {"null/00.png": ("mine", "person")}
-    assert len(labels_of(open_folder(folder, labels=["folder"]))) == 36
-    with pytest.raises(RefusedError, match="Leave out"):
-        open_folder(folder, labels=["none", "folder"])
-
-
-def test_a_table_counts_more_than_folders_and_a_person_more_than_both(folder, open_folder, tmp_path):
-    table = tmp_path / "labels.csv"
-    table.write_text("path,label\nnull/00.png,first\nnull/01.png,first\nnull/02.png,\nnull/03.png,unsure\n")
-    session = open_folder(folder, labels=["folder", str(table)])
-    found = labels_of(session)
-    assert found["null/00.png"] == ("first", "table")
-    assert found["null/04.png"] == ("null", "folder")
-    assert not {"null/02.png", "null/03.png"} & set(found)  # blank, and an answer that is no class
-    session.answer(ids_of(session, "null/00.png"), new_class="mine")
-    session.answer(ids_of(session, "null/04.png"))  # takes the label away
-
-    table.write_text("path,label\nnull/00.png,second\nnull/01.png,second\nnull/04.png,second\n")
-    found = labels_of(open_folder(folder, labels=["folder", str(table)]))
-    assert found["null/00.png"] == ("mine", "person")
-    assert found["null/01.png"] == ("second", "table")
-    assert "null/04.png" not in found
-    assert found["null/02.png"] == ("null", "folder")  # no longer in the table
-    table.unlink()
-    assert labels_of(open_folder(folder, labels=None)) == found  # the table was read, and is not needed again
-
-
-def test_none_of_these_in_a_table_is_an_answer(folder, open_folder, tmp_path):
-    table = tmp_path / "labels.csv"
-    table.write_text("path,label\nnull/00.png,a\nnull/01.png,None of these\nzwei/02.png,none of these\n")
-    session = open_folder(folder, labels=[str(table)])
-    assert "2 images get no label. The table calls them 'unsure' or 'none of these'." in session.lines
-    skipped = [session.names[i] for i in session.find(state="skipped")]
-    assert skipped == ["null/01.png", "zwei/02.png"]
-    assert labels_of(session) == {"null/00.png": ("a", "table")}
-    assert not {*ids_of(session, *skipped)} & {image["id"] for image in session.questions(36)["items"]}
-    session.answer(ids_of(session, "zwei/02.png"), new_class="b")  # counts more
-    session = open_folder(folder, labels=[str(table)])
-    assert labels_of(session)["zwei/02.png"] == ("b", "person")
-    assert "1 images get no label. The table calls them 'unsure' or 'none of these'." in session.lines
-    table.write_text(text_of(session, session.folder))  # its own export says the same
-    session = open_folder(folder, labels=[str(table)])
-    assert [session.names[i] for i in session.find(state="skipped")] == ["null/01.png"]
-    table.write_text("path,label\nnull/00.png,a\n")
-    session = open_folder(folder, labels=[str(table)])
-    assert session.find(state="skipped") == []
-
-
-def test_a_table_that_takes_labels_of_folders_away_is_remembered(folder, open_folder, tmp_path):
-    table = tmp_path / "labels.csv"
-    table.write_text("path,label\nnull/00.png,\nnull/01.png,unsure\nnull/02.png,other\nnull/03.png,a\x07b\n")
-    first = labels_of(open_folder(folder, labels=["folder", str(table)]))
-    assert not {"null/00.png", "null/01.png", "null/03.png"} & set(first)  # the last is no name
-    table.unlink()
-    again = open_folder(folder, labels=None)
-    assert labels_of(again) == first
-    assert again.store.db.execute("SELECT count(*) FROM batches").fetchone() == (1,)  # nothing new
-    folders = {name: (name.split("/")[0], "folder") for name in again.names}
-    session = open_folder(folder, labels=["folder"])  # not the table any more
-    assert labels_of(session) == folders
-    assert session.find(state="skipped") == []
-
-
-def test_folders_do_not_undo_a_merge_or_a_new_name(folder, open_folder, tmp_path):
-    session = open_folder(folder, labels=["folder"])
-    one, null, two = session.classes
-    session.rename_class(two, "second")
-    session.merge_class(one, null)
-    session.merge_class(null, two)
-    shutil.copy(folder / "null/00.png", folder / "null/new.png")
-    again = open_folder(folder, labels=None)
-    assert Counter(labels_of(again).values()) == {("second", "folder"): 37}
-    assert [c.name for c in again.classes.values() if not c.gone] == ["second"]
-    (tmp_path / "known.csv").write_text("path,label\nnull/01.png,NULL\n")
-    again = open_folder(folder, labels=[str(tmp_path / "known.csv")])
-    assert labels_of(again) == {"null/01.png": ("second", "table")}
-    assert labels_of(open_folder(folder, labels=None)) == {"null/01.png": ("second", "table")}
-
-
-def test_a_merge_that_is_undone_after_a_restart_stays_undone(folder, open_folder):
-    session = open_folder(folder, labels=["folder"])
-    said = labels_of(session)
-    one, null, _ = session.classes
-    session.merge_class(one, null)
-    session = open_folder(folder, labels=None)
-    assert labels_of(session) != said
-    session.undo()
-    assert labels_of(session) == said
-    assert labels_of(open_folder(folder, labels=None)) == said
-
-
-@pytest.mark.parametrize("kind", ["folder", "table"])
-def test_names_that_are_used_again_change_no_label_at_hand(kind, folder, open_folder, tmp_path):
-    """The folders have each other's names, which a person mends on the page."""
-    source = "folder"
-    if kind == "table":
-        source = tmp_path / "known.csv"
-        lines = [f"{path},{path.split('/')[0]}\n" for path in labels_of(open_folder(folder, labels=["folder"]))]
-        source.write_text("".join(lines))
-    session = open_folder(folder, labels=[str(source)])
-    one, null, two = session.classes
-    for key, name in ((null, "x"), (two, "null"), (null, "zwei")):
-        session.rename_class(key, name)
-    session.rename_class(one, "uno")
-    session.add_class("eins [1]")
-    said = labels_of(session)
-    assert said["null/00.png"] == ("zwei", kind)
-    for labels in (None, [str(source)]):
-        assert labels_of(open_folder(folder, labels=labels)) == said
-    open_folder(folder, labels=["none"])
-    session = open_folder(folder, labels=[str(source)])
-    assert labels_of(session) == said
-    own = tmp_path / "own.csv"  # another table, with the names of now
-    own.write_text(text_of(session, session.folder))
-    assert labels_of(open_folder(folder, labels=[str(own)])) == {k: (v, "table") for k, (v, _) in said.items()}
-
-
-def test_a_table_alone_means_no_folders(folder, open_folder, tmp_path):
-    table = tmp_path / "labels.csv"
-    table.write_text("null/00.png,a\nzwei/00.png,b\n")
-    assert len(labels_of(open_folder(folder, labels=["folder"]))) == 36
-    assert labels_of(open_folder(folder, labels=[str(table)])) == {
-        "null/00.png": ("a", "table"),
-        "zwei/00.png": ("b", "table"),
-    }
-    table.write_text("missing.png,a\n")
-    with pytest.raises(ImageError, match="line 1"):
-        open_folder(folder, labels=[str(table)])
 
 
 def test_undo_stops_at_labels_at_hand(folder, open_folder):
@@ -522,36 +338,6 @@ def test_an_estimate_is_kept_with_its_curve(folder, open_folder):
     assert taught_before == len(checks)
 
 
-def test_folders_with_nothing_to_label(tmp_path, open_folder):
-    with pytest.raises(RefusedError, match="does not exist"):
-        open_folder(tmp_path / "missing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RefusedError, match="no images"):
-        open_folder(tmp_path / "empty")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RefusedError, match="is a file"):
-        open_folder(tmp_path / "file")
-    (tmp_path / "broken").mkdir()
-    for k in range(3):
-        (tmp_path / "broken" / f"{k}.png").write_bytes(b"not an image")
-    session = open_folder(tmp_path / "broken")
-    learn_here(session)
-    state = session.state()
-    assert [name for name, _ in state["unreadable"]] == ["0.png", "1.png", "2.png"]
-    assert state["n_images"] == 0
-    assert "No image can be read" in state["features"]["error"]
-    assert session.questions()["items"] == []
-
-
-def test_one_image_is_enough_to_label(folder, tmp_path, open_folder):
-    (tmp_path / "one").mkdir()
-    shutil.copy(folder / "null/00.png", tmp_path / "one" / "0.png")
-    session = open_folder(tmp_path / "one")
-    learn_here(session)
-    session.answer(ids_of(session, "0.png"), new_class="a")
-    assert session.state()["n_labelled"] == 1
-
-
 def test_thumbnails_do_not_become_images(folder, open_folder):
     for store in (folder, folder / "labels", folder / "null/labels"):
         with pytest.raises(RefusedError, match="elsewhere"):
@@ -563,22 +349,6 @@ def test_thumbnails_do_not_become_images(folder, open_folder):
         assert session.n == 36
 
 
-def test_links_out_of_the_folder_are_listed_and_not_shown(folder, tmp_path, open_folder):
-    secret = tmp_path / "secret.png"
-    shutil.copy(folder / "null/00.png", secret)
-    (folder / "link.png").symlink_to(secret)
-    (folder / "inside.png").symlink_to(folder / "null/00.png")
-    session = open_folder(folder)
-    assert [name for name, _ in session.state()["unreadable"]] == ["link.png"]
-    assert "inside.png" in session.names
-    i = session.names.index("null/01.png")
-    (folder / "null/01.png").unlink()
-    (folder / "null/01.png").symlink_to(secret)  # while the server runs
-    for look in (session.picture, session.large_picture):
-        with pytest.raises(UnknownError, match="outside"):
-            look(i)
-
-
 def test_images_are_never_changed(folder, open_folder):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*.png")}
     session = open_folder(folder)
@@ -588,18 +358,3 @@ def test_images_are_never_changed(folder, open_folder):
     session.undo()
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in before} == before
     assert np.array_equal(sorted(before), sorted(p for p in folder.rglob("*.png")))
-
-
-def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path):
-    assert open_folder(folder, size=8).extractor.size == 8
-    (tmp_path / "net.onnx").write_bytes(b"no network")
-    with pytest.raises((ValueError, OSError, ImportError), match=r"net\.onnx"):
-        open_folder(folder, features=str(tmp_path / "net.onnx"))
-    assert open_folder(folder).extractor.size == 8
-    store = open_folder(folder).store
-    store.set(features=str(tmp_path / "gone.onnx"), size="")
-    store.close()
-    with pytest.raises(RefusedError, match=r"of the last time cannot be made: .*gone.onnx.*--features"):
-        open_folder(folder)
-    with pytest.raises(RefusedError, match="is a file"):
-        open_folder(folder, store=tmp_path / "net.onnx")

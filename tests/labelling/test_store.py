@@ -15,6 +15,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from ledl.images import content_key
 from ledl.labelling import _store
 from ledl.labelling._export import learn_here, write
 from ledl.labelling._session import RefusedError
@@ -158,6 +159,47 @@ def test_renamed_removed_and_new_images(folder, open_folder):
     session = open_folder(folder)
     now = {name: session.image(i) for i, name in enumerate(session.names)}
     assert session.classes[now[lost]["label"]].name == "lost"
+
+
+def test_images_are_recognised_if_features_were_not_ready(folder, open_folder, tmp_path):
+    """Contents that were known, or read at the start, were forgotten when files were copied."""
+    session = open_folder(folder)
+    learn_here(session)
+    wanted = label_each(session)
+    session.store.close()
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    for file in copied.rglob("*.png"):
+        os.utime(file, (0, 0))
+    assert labels_by_content(open_folder(copied)) == wanted  # and it ends before there are features
+    places = [path for path in copied.iterdir() if path.is_dir() and path.name != NAME]
+    (copied / "deeper").mkdir()
+    for place in places:
+        place.rename(copied / "deeper" / place.name)
+    assert labels_by_content(open_folder(copied)) == wanted
+
+
+def test_contents_are_stored_as_features_are_made(folder, open_folder):
+    session = open_folder(folder)
+    image, other = session.images[:2]
+    session.answer([image.id, other.id], new_class="kept")
+    session.report("contents", [(image.id, content_key(folder / image.path, is_image=True))])
+    for one in (image, other):
+        (folder / one.path).rename(folder / f"{one.id}.png")
+    session = open_folder(folder)
+    assert [session.names[i] for i in range(session.n) if session.label[i]] == [f"{image.id}.png"]
+    assert any("Labelled images that are not there any more: 1." in line for line in session.lines)
+
+
+def test_pictures_of_different_labels_have_different_marks(folder, open_folder, tmp_path):
+    first = open_folder(folder, store=tmp_path / "first")
+    marks = {first.mark(i) for i in range(first.n)}
+    assert len(marks) == first.n
+    second = open_folder(folder, store=tmp_path / "second")
+    assert second.images[0].id == 1
+    assert not marks & {second.mark(i) for i in range(second.n)}
+    os.utime(folder / second.images[0].path, (0, 0))
+    changed = open_folder(folder, store=tmp_path / "second")
+    assert changed.mark(0) != second.mark(0)
 
 
 def label_each(session):

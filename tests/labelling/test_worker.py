@@ -60,6 +60,8 @@ def test_features_are_made_once_and_the_unreadable_are_named(task):
     (bad,) = [message[1] for message in sent if message[0] == "unreadable"]
     assert [key for key, _ in bad] == [task.images[-1].id]
     assert sent[-1][:3] == ("progress", 37, 37)
+    contents = [one for message in sent if message[0] == "contents" for one in message[1]]
+    assert [key for key, _ in contents] == ids
     sent.clear()
     changed = task.images[0]._replace(mtime=0)
     again, rows = make_features(task._replace(images=[changed, *task.images[1:]]), sent.append)

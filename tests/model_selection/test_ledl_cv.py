@@ -477,16 +477,78 @@ def test_intervals_are_those_of_scipy():
 def test_folds_leave_out_every_sample_once_but_only_ones(counts):
     y = np.repeat(np.arange(len(counts)), counts)
     folds = default_folds(y, 0)
-    assert len(folds) == min(5, max(counts))
-    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+    n_folds = min(5, max(counts))
+    assert len(folds) == n_folds + 2 * (1 in counts)
+    tested = np.bincount(np.concatenate([test for _, test in folds[:n_folds]]), minlength=len(y))
     assert_array_equal(tested, np.where(np.array(counts)[y] > 1, 1, 0))
-    sizes = [len(test) for _, test in folds]
+    sizes = [len(test) for _, test in folds[:n_folds]]
     assert max(sizes) - min(sizes) <= 1
-    for train, test in folds:
+    for train, test in folds[:n_folds]:
         assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
         assert set(y[train]) == set(y)
         left_out = np.bincount(y[test], minlength=len(counts))
-        assert (np.abs(left_out - np.array(counts) / len(folds)) <= 1).all()
+        assert (np.abs(left_out - np.array(counts) / n_folds) <= 1).all()
+
+
+@pytest.mark.parametrize(
+    ("counts", "n_classes", "n_tests"),
+    [
+        ((1, 5, 5, 5, 5), 1, 2),  # of 20 / (4 sqrt(5)) = 2.2 tests, half in each fold
+        ((1, 1, 5, 5, 5, 5), 2, 2 * 2),
+        ((1, 1, 1, 1, 9, 9), 1, 6),  # of 18 * 4 / 6 = 12 tests
+        ((1, 100, 100), 1, 5),  # of 200 / 20 = 10 tests
+    ],
+)
+def test_classes_stand_in_for_those_with_one_sample(counts, n_classes, n_tests):
+    """In two more folds they have one training sample, and so many tests as those with one sample deserve."""
+    y, counts = np.repeat(np.arange(len(counts)), counts), np.array(counts)
+    stood_in = set()
+    for train, test in default_folds(y, 0)[-2:]:
+        trained, tested = np.bincount(y[train]), np.bincount(y[test], minlength=len(counts))
+        own = np.flatnonzero(tested)
+        assert len(own) == n_classes
+        assert_array_equal(trained, np.where(tested > 0, 1, counts))
+        assert len(test) == n_tests
+        assert not set(train) & set(test)
+        stood_in |= set(own.tolist())
+    assert len(stood_in) == 2 * n_classes
+
+
+def test_one_image_of_a_class_spoils_no_others():
+    """Tests of stand-ins were half of all tests: with 60, 60 and 1 samples, probabilities were near chance."""
+    X, y = load_digits(return_X_y=True)
+    members = [np.flatnonzero(y == label) for label in (3, 8, 9)]
+    train = np.concatenate([own[:n] for own, n in zip(members, (60, 60, 1), strict=True)])
+    test = np.concatenate([own[60:] for own in members[:2]])
+    model = LEDLClassifierCV(random_state=0).fit(X[train], y[train])
+    probabilities = model.predict_proba(X[test])
+    assert model.expected_accuracy_ > 0.9
+    assert probabilities.max(axis=1).mean() > 0.85
+    assert model.score(X[test], y[test]) > 0.9
+
+
+def test_classes_with_one_sample_are_not_given_up(few_of_some):
+    """The choice may not favour the classes that can be tested: it was 12 points behind the defaults."""
+    chosen, defaults, expected = few_of_some
+    assert np.mean(chosen) > np.mean(defaults) - 0.03
+    assert abs(np.mean(expected) - np.mean(chosen)) < 0.2
+
+
+@pytest.fixture(scope="module")
+def few_of_some():
+    """Accuracies with 1, 1, 5 and 5 samples of four classes of digits, five times, and those expected."""
+    X, y = load_digits(return_X_y=True)
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        classes = rng.permutation(10)[:4]
+        members = [rng.permutation(np.flatnonzero(y == label)) for label in classes]
+        train = np.concatenate([own[:n] for own, n in zip(members, (1, 1, 5, 5), strict=True)])
+        test = np.setdiff1d(np.concatenate(members), train)
+        model = LEDLClassifierCV(random_state=0).fit(X[train], y[train])
+        plain = LEDLClassifier(random_state=0).fit(X[train], y[train])
+        found.append((model.score(X[test], y[test]), plain.score(X[test], y[test]), model.expected_accuracy_))
+    return np.array(found).T
 
 
 def test_one_class_alone_is_no_test():

@@ -17,6 +17,7 @@ from ledl.solvers.graph import (
     Gaussians,
     Graph,
     log_shares,
+    masses,
     nearest,
     one_hot,
     principal_axes,
@@ -224,7 +225,7 @@ def test_sharp_guesses_have_the_mean_confidence_and_keep_labels(digits):
     np.testing.assert_array_equal(found[labelled], np.eye(10)[y[labelled]])
 
 
-def plain_learnt_space(Z, scores, y, labelled, k, a, shrinkage, n_rounds):
+def plain_learnt_space(Z, scores, y, labelled, amounts, k, a, shrinkage, n_rounds):
     """Transcribe the loop: dense matrices, scikit-learn's neighbours, samples copied for each class."""
     n, c = scores.shape
 
@@ -263,7 +264,7 @@ def plain_learnt_space(Z, scores, y, labelled, k, a, shrinkage, n_rounds):
         W = W + W.T
         S = W / np.sqrt(np.outer(W.sum(axis=0), W.sum(axis=0)))
         H = np.zeros((n, c))
-        H[labelled] = np.eye(c)[y[labelled]]
+        H[labelled] = np.eye(c)[y[labelled]] * amounts[:, None]
         F = (1 - a) * np.linalg.solve(np.eye(n) - a * S, H)
         if step < n_rounds:
             R = sure(np.log((F + 1e-12) / (F + 1e-12).sum(axis=1, keepdims=True)))  # some classes reach nothing
@@ -273,8 +274,8 @@ def plain_learnt_space(Z, scores, y, labelled, k, a, shrinkage, n_rounds):
     return F
 
 
-@pytest.mark.parametrize("n_rounds", [0, 2])
-def test_the_loop_is_its_plain_transcription(digits, n_rounds):
+@pytest.mark.parametrize(("n_rounds", "largest"), [(0, 1), (0, 3), (2, 1)])
+def test_the_loop_is_its_plain_transcription(digits, n_rounds, largest):
     Z, y, labelled = digits
     Z = Z - Z.mean(axis=0)
     labels = np.eye(10)[y[labelled]]
@@ -282,11 +283,23 @@ def test_the_loop_is_its_plain_transcription(digits, n_rounds):
         Z[:, None] - np.stack([Z[labelled][y[labelled] == j].mean(0) for j in range(10)]), axis=2
     )
     settings = {"k": 8, "a": 0.9, "shrinkage": 0.1, "n_rounds": n_rounds}
-    found = spread_in_learnt_space(Z, Z.T @ Z / len(Z), scores, labelled, labels, **settings).F
-    wanted = plain_learnt_space(Z, scores, y, labelled, **settings)
+    amounts = np.linspace(1, largest, len(labelled))
+    found = spread_in_learnt_space(Z, Z.T @ Z / len(Z), scores, labelled, labels, amounts, **settings).F
+    wanted = plain_learnt_space(Z, scores, y, labelled, amounts, **settings)
     np.testing.assert_allclose(found, wanted, atol=2e-3 * wanted.max())
     assert (found.argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.99
     assert (found.argmax(axis=1) == y).mean() > (scores.argmax(axis=1) == y).mean()
+
+
+@pytest.mark.parametrize(
+    ("balance", "wanted"), [(0, [1, 1, 1]), (0.5, [1, 1 / 2, 1 / 4]), (1, [1, 1 / 4, 1 / 16])]
+)
+def test_masses_have_the_mean_1(balance, wanted):
+    labels = np.repeat([0, 1, 2], [1, 4, 16])
+    found = masses(labels, balance)
+    np.testing.assert_allclose(found / found[0], wanted)
+    assert np.isclose(found[labels].mean(), 1)
+    np.testing.assert_allclose(masses(np.repeat([0, 1], 3), balance), 1)
 
 
 @pytest.mark.torch
@@ -297,7 +310,7 @@ def test_tensors_give_the_same(digits):
     labels, scores = np.eye(10)[y[labelled]], np.random.default_rng(0).standard_normal((300, 10))
     scores[np.arange(300), y] += 1
     settings = {"k": 8, "a": 0.9, "shrinkage": 0.1, "n_rounds": 2}
-    arrays = Z, Z.T @ Z / len(Z), scores, labelled, labels
+    arrays = Z, Z.T @ Z / len(Z), scores, labelled, labels, np.ones(len(labelled))
     wanted = spread_in_learnt_space(*arrays, **settings).F
     found = spread_in_learnt_space(*map(torch.as_tensor, arrays), **settings).F
     np.testing.assert_allclose(to_host(found), wanted, atol=1e-5)

@@ -144,7 +144,7 @@ def reproduce(
                 param_hint="--data",
             )
     chosen = chosen or ([] if files else ["paper"] if is_semi else ["digits"])
-    named = methods.split(",") if methods is not None else [] if more else ["all"]
+    named = methods.replace(",", " ").split() if methods is not None else [] if more else ["all"]
     if any(":" in name for name in (*more, *named)):
         sys.path.insert(0, os.getcwd())  # for modules in this folder
     try:

@@ -312,7 +312,8 @@ def show_judged(
         heads = {name: name if is_short else str(i) for i, name in enumerate(columns, start=1)}
         heads |= {REJECTED: "none"} if REJECTED in heads else {}
         numbers = [Column(Text(visible(heads[name])), justify="right", no_wrap=True) for name in columns]
-        table = Table(Column("", no_wrap=True), *numbers, box=None, padding=(0, 1, 0, 0))
+        first = Column("", no_wrap=True, max_width=50)  # a long name must not push the numbers out
+        table = Table(first, *numbers, box=None, padding=(0, 1, 0, 0))
         for truth in rows:
             cells = []
             for said in columns:

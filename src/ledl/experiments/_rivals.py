@@ -93,10 +93,9 @@ class HiddenLabelSearch(BaseEstimator):
             hits = np.zeros(len(candidates))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of settings that may not be chosen
-                for _, test in folds:
-                    hidden = labelled[test]
-                    partly = y.copy()
-                    partly[hidden] = -1
+                for train, test in folds:
+                    hidden, partly = labelled[test], np.full_like(y, -1)
+                    partly[labelled[train]] = y[labelled[train]]
                     for i, settings in enumerate(candidates):
                         self._learn(Z, partly, settings)
                         hits[i] += (self._transduction(Z)[hidden] == y[hidden]).sum()

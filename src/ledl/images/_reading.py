@@ -38,6 +38,8 @@ SUFFIXES = (
 )
 # An image with more pixels may be an attempt to fill the memory. (Pillow's own limit is higher.)
 MAX_PIXELS = 2**26
+# Of an image of more than 8 bits: how many pixels tell what is white, and the share that may not exceed it.
+SOME_PIXELS, NEARLY_ALL = 2**20, 0.999
 # Bytes of the largest image file, which such an image does not need.
 LARGEST_IMAGE = 2**31
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
@@ -216,10 +218,14 @@ def _converted(image: Any, mode: str) -> Any:
         values = np.asarray(image, dtype=np.float32)
         if not np.isfinite(values).all():
             raise ValueError("some of its pixels are NaN or infinite")
-        # Values are 16-bit, unless all of them are at most 255, or at most 1.
-        tops = (65535,) if image.mode.startswith("I;16") else (1, 255, 65535)
-        top = next((top for top in tops if values.max() <= top), 65535)
+        # Cameras have 8, 10, 12, 14 or 16 bits, and images of floats often end at 1. White is the least of
+        # these that nearly all pixels do not exceed: one that shines must not make the others black.
+        tops = (1,) * (image.mode in ("I", "F")) + (255, 1023, 4095, 16383, 65535)
+        most = np.quantile(values.ravel()[:: 1 + values.size // SOME_PIXELS], NEARLY_ALL)
+        top = next((top for top in tops if most <= top), 65535)
         image = PIL.Image.fromarray(np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5)))
+    if image.mode == "LAB":  # Pillow knows the way to RGB alone
+        image = image.convert("RGB")
     if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", image.size, "white"), image)

@@ -307,14 +307,24 @@ class Pages:
 
     def thumb(self, request: Request) -> Response:
         """Answer a small picture, which is made once."""
-        return _jpeg(self.session.picture(self._position(request)))
+        return self._jpeg(request, self.session.picture)
 
     def image(self, request: Request) -> Response:
         """Answer a large picture, newly encoded: a file is never sent as something that it is not."""
-        return _jpeg(self.session.large_picture(self._position(request)))
+        return self._jpeg(request, self.session.large_picture)
 
-    def _position(self, request: Request) -> int:
-        return self.session.position(number(request.path_params["id"], "The number of the image"))
+    def _jpeg(self, request: Request, picture: Callable[[int], bytes]) -> Response:
+        """Answer a picture, or that the browser has it.
+
+        The number of an image says nothing: other labels, whose page had this port before, have it, too. So the
+        browser asks every time whether it has the picture of this store, image, size and time of change.
+        """
+        i = self.session.position(number(request.path_params["id"], "The number of the image"))
+        mark = f'"{self.session.mark(i)}"'
+        headers = {"Cache-Control": "private, no-cache", "ETag": mark}
+        if request.headers.get("if-none-match") == mark:
+            return Response(None, 304, headers)
+        return Response(picture(i), 200, headers, "image/jpeg")
 
     def answers(self, body: dict[str, Any], path: dict[str, Any]) -> Any:
         """Store what the person says about some images."""
@@ -343,10 +353,6 @@ class Pages:
 
     def delete(self, body: dict[str, Any], path: dict[str, Any]) -> Any:
         return self.session.delete_class(number(path["id"], "The number of the class"))
-
-
-def _jpeg(content: bytes) -> Response:
-    return Response(content, 200, {"Cache-Control": "private, max-age=3600"}, "image/jpeg")
 
 
 def _download(content: bytes, kind: str, name: str) -> Response:

@@ -4,53 +4,36 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
-from sklearn.base import clone
 
 from ledl.arrays import Array
 from ledl.files import write_atomically
-from ledl.image_models import find_extractor, thumbnail
+from ledl.image_models import thumbnail
 from ledl.images import (
     LONGEST_LABEL,
-    MAX_PIXELS,
-    REJECTED,
-    UNSURE,
-    ImageError,
-    content_key,
-    find_table,
-    image_files,
     is_answer,
-    is_hidden,
     read_image,
-    read_labels,
     shown,
     simplified,
-    unused_lines,
 )
 from ledl.labelling._store import (
     BY,
     NAME,
     Answer,
-    BusyError,
     Change,
     Class,
     Image,
     Store,
     StoreError,
-    alone,
-    place_of,
 )
 from ledl.labelling._worker import Job, Task, Worker
 from ledl.text import JOINERS, is_printable, without_joiners
@@ -61,12 +44,7 @@ if TYPE_CHECKING:
 VIEWS = ("ask", "check", "doubtful", "all")
 STATES = ("labelled", "unlabelled", "skipped")
 MOST_CLASSES = 1000
-MOST_COMPARED = 20  # images, to find out whether labels are theirs
 MOST_QUESTIONS = 500
-# Folders whose images have no label, beside the answers of ledl predict.
-NO_LABEL = {"unlabelled", "unlabeled", "unsorted"}
-# Folders of cameras and dates, which are no classes: DCIM, 100CANON, 2023, 2023-01, 20230131.
-NO_CLASS = re.compile(r"dcim|\d{3}[a-z_]{5}|(19|20)\d\d([-_. ]?\d\d){0,2}", re.IGNORECASE)
 FORECAST = 50  # labels more
 FEWEST_CHECKS = 5  # of an estimate: "100 %" of one random check would say nothing
 LARGE_SIDE = 1600  # pixels
@@ -80,19 +58,6 @@ class UnknownError(RefusedError):
     """A request about an image or a class that is not there."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """Hold the options of ``ledl label``. Those that are None are as they were the last time."""
-
-    folder: Path
-    labels: Sequence[str] | None = None  # "folder", "none", paths of tables
-    features: str | None = None
-    preprocessing: str | None = None
-    size: int | None = None
-    max_pixels: int = MAX_PIXELS
-    store: Path | None = None
-
-
 class Asked(NamedTuple):
     """Hold a lesson in terms of the images of the session."""
 
@@ -101,163 +66,6 @@ class Asked(NamedTuple):
     labels: Array  # (n_images,) what it has learnt from: ids of classes, 0 where there was no label
     number: int  # 0 if it is no model yet: less than two classes
     seconds: float
-
-
-@contextmanager
-def opened(options: Options, report: Callable[[str], None], *, is_reader: bool = False) -> Iterator[Session]:
-    """Open the labels of a folder, and yield the session about them.
-
-    Only one process at a time may write. A reader, for an export, may look at them meanwhile.
-    """
-    inside, outside = look_into(options.folder, report)
-    if options.store is not None:
-        check_store(options.folder, options.store)
-    place = place_of(options.folder, options.store)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(alone(place))
-            is_writer = True
-        except BusyError as busy:
-            is_writer = False
-            where = f"under {busy}. Use this page" if str(busy) else "in another process. Wait for it"
-            if not is_reader:
-                raise BusyError(
-                    f"{shown(options.folder)} is open {where}, or end it there with Ctrl-C."
-                ) from None
-            if options.labels:
-                raise BusyError(
-                    f"--labels adds to the labels, but {shown(options.folder)} is open {where}, or end it "
-                    "there with Ctrl-C; or leave --labels out to export what was labelled so far."
-                ) from None
-        store = Store(place, read_only=not is_writer)
-        stack.callback(store.close)
-        check_folder(options.folder, inside, store, report)
-        if is_writer:
-            store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
-        extractor = extractor_of(options, store, sorted(inside), is_writer, report)
-        images = store.sync(options.folder, inside) if is_writer else store.images()
-        images = [image for image in images if not image.gone and image.path in inside]
-        session = Session(options.folder, store, images, outside, extractor, is_writer=is_writer)
-        stack.callback(session.close)
-        if is_writer:
-            session.take_labels(options.labels, report)
-        yield session
-
-
-def check_store(folder: Path, store: Path) -> None:
-    """Raise RefusedError if a store is a file, or if its thumbnails would be taken for images of the folder."""
-    if store.exists() and not store.is_dir():
-        raise RefusedError(f"--store {shown(store)} is a file. Give a folder for the labels.")
-    top, place = os.path.realpath(folder), os.path.realpath(store)
-    if is_below(top, place) and not any(map(is_hidden, Path(os.path.relpath(place, top)).parts)):
-        raise RefusedError(
-            f"--store {shown(store)} is in {shown(folder)}, so that its thumbnails would be labelled, too. "
-            "Choose a folder elsewhere, or one whose name begins with a dot."
-        )
-
-
-def check_folder(
-    folder: Path, found: dict[str, tuple[int, int]], store: Store, report: Callable[[str], None]
-) -> None:
-    """Raise RefusedError if the labels are of other images, whose names may also be names here.
-
-    `found` has size and time of change of the images that are here. A store in the folder itself belongs to it,
-    wherever both were copied.
-    """
-    top, before = os.path.realpath(folder), os.fsdecode(unquote_to_bytes(store.get("folder")))
-    if is_below(top, store.place):
-        return
-    report(f"The labels are in {shown(store.place)}.")
-    if before in ("", top):
-        if has_other_images(folder, found, store):
-            raise RefusedError(
-                f"{shown(store.place)} has the labels of other images, which were in {shown(folder)} before "
-                "and had the same names. Give another folder with --store. If all images were changed, move "
-                f"the labels to {shown(folder / NAME)}."
-            )
-        return
-    if any(Path(before, image.path).is_file() for image in store.images() if not image.gone):
-        with suppress(OSError):
-            if os.path.samefile(before, top):
-                return
-        raise RefusedError(
-            f"{shown(store.place)} has the labels of {shown(before)}, and images of the same name would get "
-            f"them. Give another folder with --store. If {shown(folder)} has the same images, copy the labels "
-            f"to {shown(folder / NAME)}, and leave --store out."
-        )
-    report(f"The labels are those of {shown(before)}, whose images are not there any more.")
-
-
-def has_other_images(folder: Path, found: dict[str, tuple[int, int]], store: Store) -> bool:
-    """Return whether all images with known names are others: perhaps of another memory card at this place."""
-    contents = store.contents()
-    known = [
-        image for image in store.images() if image.id in contents and image.path in found and not image.gone
-    ]
-    if any(found[image.path] == (image.size, image.mtime) for image in known):
-        return False
-    for image in known[:MOST_COMPARED]:
-        with suppress(OSError, ImageError):
-            if content_key(folder / image.path, is_image=True) == contents[image.id]:
-                return False
-    return bool(known)
-
-
-def look_into(
-    folder: Path, report: Callable[[str], None]
-) -> tuple[dict[str, tuple[int, int]], list[tuple[str, str]]]:
-    """Return the images in a folder, with size and time of change, and what is not shown, with reasons."""
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise RefusedError(f"{shown(folder)} {what}. Give the folder with the images.")
-    found, unused = image_files([folder])
-    inside, outside = dict[str, tuple[int, int]](), list[tuple[str, str]]()
-    top = os.path.realpath(folder)
-    for file in found:
-        name = str(file.relative_to(folder))
-        try:
-            if not is_below(top, file):
-                outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
-                continue
-            state = file.stat()
-            inside[name] = state.st_size, state.st_mtime_ns
-        except OSError as error:
-            outside.append((shown(name), f"cannot be read: {error.strerror}"))
-    for line in unused_lines([(path, why) for path, why in unused if path.name != NAME]):
-        report(line)
-    if not inside:
-        raise RefusedError(f"{shown(folder)} has no images. Give a folder with images, at any depth.")
-    return inside, outside
-
-
-def extractor_of(
-    options: Options, store: Store, names: Sequence[str], is_writer: bool, report: Callable[[str], None]
-) -> Any:
-    """Return the extractor that the options ask for, or that of the last time."""
-    given = {name: getattr(options, name) for name in ("features", "preprocessing", "size")}
-    if any(given.values()):
-        kept = {name: str(value or "") for name, value in given.items()}
-    else:
-        kept = {name: store.get(name) for name in given}
-    for name in ("features", "preprocessing"):  # the next time may be in another folder
-        if kept[name].endswith((".onnx", ".json")):
-            kept[name] = os.path.abspath(kept[name])
-    size = int(kept["size"]) if kept["size"] else None
-    files = [options.folder / name for name in names]
-    features = kept["features"] or "auto"
-    try:
-        extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
-        if features != "auto":  # raises if a network cannot be used, before it is kept for the next time
-            clone(extractor).fit()
-    except (ImageError, ImportError, OSError, ValueError) as error:
-        if any(given.values()):
-            raise
-        raise RefusedError(
-            f"The features of the last time cannot be made: {error} Choose others with --features."
-        ) from error
-    if is_writer:
-        store.set(**kept)
-    return extractor.set_params(max_pixels=options.max_pixels)
 
 
 def is_below(top: str, path: str | Path) -> bool:
@@ -306,8 +114,10 @@ class Session:
             self._apply(answer)
         self.undo_stack, self.redo_stack = store.stacks()
         # Random checks: an order of all images that only the seed of the store and their names decide.
-        seed = store.get("seed")
-        keys = [blake2b(os.fsencode(f"{seed} {image.path}"), digest_size=8).digest() for image in self.images]
+        self.seed = store.get("seed")
+        keys = [
+            blake2b(os.fsencode(f"{self.seed} {image.path}"), digest_size=8).digest() for image in self.images
+        ]
         self.random_order = sorted(range(self.n), key=keys.__getitem__)
         self.drawn = dict.fromkeys(self.place[key] for key in store.checks() if key in self.place)
         # What was learnt.
@@ -323,97 +133,6 @@ class Session:
         self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
         self.curve = store.curve()
         self.estimate = self.curve[-1] if self.curve else None
-
-    # Labels at hand
-
-    def take_labels(self, labels: Sequence[str] | None, report: Callable[[str], None]) -> None:
-        """Take in the labels of folders and tables. What a person has said stays."""
-        given = list(labels or [])
-        kept = given or [word for word in self.store.get("labels").split("\n") if word]
-        if "none" in given and len(given) > 1:
-            raise RefusedError(
-                "--labels none says that there are none. Leave out either --labels none, or the others."
-            )
-        # What images are called, who says so, and the source: "folder", or the digest of a table.
-        wanted: dict[int, tuple[str, str, str]] = {}
-        if not kept or "folder" in kept:
-            named, why = self._names_of_folders(is_asked="folder" in kept)
-            wanted |= {i: (name, "folder", "folder") for i, name in named.items()}
-            if named or why or kept:
-                report(f"Labels from folders: {len(named)} images. {why}".strip())
-        for table in given:
-            if table not in ("folder", "none"):
-                file = find_table(self.folder, table)
-                digest = content_key(file)
-                for path, label in read_labels(self.folder, file).items():
-                    i = self._at(str(path.relative_to(self.folder)))
-                    if i is not None:
-                        wanted[i] = (label, "table", digest)
-        has_old_tables = not given and bool({*kept} - {"folder", "none"})  # tables are read when they are given
-        old = {i for i in range(self.n) if self.view[i] in BY}
-        change = Change("labels at hand", [], [])
-        # A folder or a table still says the old name of a class that was renamed or merged. A word that it
-        # said before means the class that it meant then, also if another class has this name now.
-        ids = {alike(name): key for name, old in self.store.names() if (key := self._followed(old))}
-        ids |= {alike(c.name): c.id for c in self.classes.values() if not c.gone}
-        meant, words = self.store.words(), dict[str, int]()
-        refused = Counter[str]()
-        for i in sorted({*wanted, *old}):
-            if self.view[i] not in ("", "undo", *BY) or (has_old_tables and self.view[i] == "table"):
-                continue  # a person has said something else, or the table of an earlier time
-            name, view, source = wanted.get(i, ("", "undo", ""))
-            word = f"{source} {alike(name)}"
-            skip = is_answer(without_joiners(name))  # "unsure" or "none of these": nobody need ask again
-            number = 0
-            if name and not skip:
-                number = self._followed(meant[word]) if word in meant else 0
-                is_new_word = not number  # else it keeps its first meaning: a merge may be undone
-                number = number or ids.get(alike(name), 0)
-            if skip:
-                refused[f"The table calls them {UNSURE!r} or {REJECTED!r}."] += 1
-            elif name and not number:
-                try:
-                    change.classes.append(Class(len(self.classes) + len(change.classes) + 1, self._name(name)))
-                    number = ids[alike(name)] = change.classes[-1].id
-                except RefusedError as error:
-                    refused[str(error)] += 1
-            if number and is_new_word:
-                words[word] = number
-            if (number, skip, view) != (self.label[i], self.is_skipped[i], self.view[i]):
-                change.answers.append(Answer(self.images[i].id, number or None, skip, view))
-        for text, n in refused.items():
-            report(f"{n} images get no label. {text}")
-        if change.answers or change.classes:
-            self._do("import", change)
-        self.store.set_words(words)
-        if given:
-            self.store.set(labels="\n".join(given))
-
-    def _names_of_folders(self, *, is_asked: bool) -> tuple[dict[int, str], str]:
-        """Return the names of the topmost folders of images, if they are classes, and a remark if not."""
-        parts = [Path(image.path).parts for image in self.images]
-        tops = {part[0] for part in parts if len(part) > 1 and simplified(part[0]) not in NO_LABEL}
-        tops = {top for top in tops if not is_answer(top)}
-        why = ""
-        deep = sum(len(part) > 2 for part in parts if part[0] in tops)
-        if not tops:
-            return {}, ""
-        if len(tops) < 2:
-            why = f"There is only one folder, {shown(min(tops))!r}"
-        elif any(NO_CLASS.fullmatch(top) for top in tops):
-            odd = next(top for top in sorted(tops) if NO_CLASS.fullmatch(top))
-            why = f"{shown(odd)!r} looks like a date or a camera"
-        elif 2 * deep > len(parts):
-            why = "Most images lie in folders of folders"
-        if why and not is_asked:
-            return {}, f"{why}, so the names of folders are no labels. If they are, add --labels folder."
-        named = {i: shown(part[0]) for i, part in enumerate(parts) if len(part) > 1 and part[0] in tops}
-        return named, "If the names of folders are no labels, add --labels none." if not is_asked else ""
-
-    def _at(self, path: str) -> int | None:
-        if not hasattr(self, "_by_path"):
-            self._by_path = {image.path: i for i, image in enumerate(self.images)}
-        return self._by_path.get(path)
 
     # What a person says
 
@@ -448,7 +167,7 @@ class Session:
             name = next((c.name for c in (*change.classes, *self.classes.values()) if c.id == label), "")
             what = f"“{name}”" if label else "“cannot say”" if skip else "no label"
             n = f"{len(images)} images" if len(images) > 1 else self.names[self.place[images[0]]]
-            done = self._do("do", change._replace(words=f"{n}: {what}"), key)
+            done = self.do("do", change._replace(words=f"{n}: {what}"), key)
             return {**done, "class": label}
 
     def add_class(self, name: str) -> dict[str, Any]:
@@ -457,16 +176,16 @@ class Session:
             change = Change("", [], [])
             key = self._add_class(change, name)
             return {
-                **self._do("do", change._replace(words=f"new class “{change.classes[0].name}”")),
+                **self.do("do", change._replace(words=f"new class “{change.classes[0].name}”")),
                 "class": key,
             }
 
     def rename_class(self, key: int, name: str) -> dict[str, Any]:
         """Store another name of a class."""
         with self.lock:
-            old, new = self._class(key), self._name(name, besides=key)
+            old, new = self._class(key), self.checked_name(name, besides=key)
             words = f"“{old.name}” renamed to “{new}”"
-            return {**self._do("do", Change(words, [], [old._replace(name=new)])), "class": key}
+            return {**self.do("do", Change(words, [], [old._replace(name=new)])), "class": key}
 
     def merge_class(self, key: int, into: int) -> dict[str, Any]:
         """Give all images of a class to another class."""
@@ -478,7 +197,7 @@ class Session:
             answers = [a._replace(label=into) for a in self.store.answers() if a.label == key]
             words = f"“{old.name}” merged into “{new.name}”"
             gone = old._replace(gone=True, merged_into=into)
-            done = self._do("do", Change(words, answers, [gone]))
+            done = self.do("do", Change(words, answers, [gone]))
             for guess in (self.suggestion, self.second):
                 guess[guess == key] = into
             return {**done, "class": into}
@@ -493,7 +212,7 @@ class Session:
                     f"“{old.name}” has {n} image{'s' if n > 1 else ''}. Give them another label first, or "
                     "merge the class into another one."
                 )
-            return self._do("do", Change(f"“{old.name}” deleted", [], [old._replace(gone=True)]))
+            return self.do("do", Change(f"“{old.name}” deleted", [], [old._replace(gone=True)]))
 
     def undo(self) -> dict[str, Any]:
         """Take back the last request of the person."""
@@ -509,7 +228,7 @@ class Session:
                 raise RefusedError("There is nothing to redo.")
             return self._done(self.store.redo(*self.redo_stack[-1]), self.redo_stack, self.undo_stack)
 
-    def _do(self, kind: str, change: Change, key: str | None = None) -> dict[str, Any]:
+    def do(self, kind: str, change: Change, key: str | None = None) -> dict[str, Any]:
         """Store a change, then follow it."""
         batch = self.store.add(kind, change, key=key)
         self.redo_stack.clear()
@@ -565,10 +284,10 @@ class Session:
                 f"There are {MOST_CLASSES} classes already, which is the limit. Merge some first."
             )
         key = len(self.classes) + 1
-        change.classes.append(Class(key, self._name(name)))
+        change.classes.append(Class(key, self.checked_name(name)))
         return key
 
-    def _name(self, name: str, besides: int = 0) -> str:
+    def checked_name(self, name: str, besides: int = 0) -> str:
         """Return the name of a class without blanks at its ends. Raise RefusedError if it cannot be one."""
         name = name.strip().strip(JOINERS)
         if not name or not is_printable(name):
@@ -616,7 +335,7 @@ class Session:
         found = self.classes.get(int(key))
         return None if found is None or found.gone else found.id
 
-    def _followed(self, key: int) -> int:
+    def followed(self, key: int) -> int:
         """Return the class into which a class was merged, or itself, or 0 if it is gone."""
         found = self.classes[key]
         while found.merged_into is not None:
@@ -745,6 +464,12 @@ class Session:
         """Return the numbers of images by which the page names them."""
         return [self.images[i].id for i in positions]
 
+    def mark(self, i: int) -> str:
+        """Return what no other image has, also of other labels, nor this one before it was changed."""
+        image = self.images[i]
+        text = f"{self.seed} {image.id} {image.size} {image.mtime}"
+        return blake2b(text.encode(), digest_size=12).hexdigest()
+
     def picture(self, i: int) -> bytes:
         """Return an image as a small JPEG file, which is made once."""
         image, path = self.images[i], self._path(i)
@@ -871,6 +596,9 @@ class Session:
         error = None if ids else "No image can be read, so nothing can be learnt."
         self.progress |= {"ready": True, "done": self.progress["total"], "error": error}
         self.learn()
+        self._on_contents(contents)
+
+    def _on_contents(self, contents: list[tuple[int, str]]) -> None:
         if self.is_writer:
             self.store.note_contents(contents)
 
@@ -892,7 +620,7 @@ class Session:
             self.probability[rows] = shares.max(axis=1)[is_new]
             for gone in [c.id for c in self.classes.values() if c.gone]:
                 for guess in (self.suggestion, self.second):
-                    guess[guess == gone] = self._followed(gone)
+                    guess[guess == gone] = self.followed(gone)
         self.asked = Asked(lesson, classes, labels, number, seconds)
         doubtful, others = self.rows[lesson.doubtful], classes[lesson.doubtful_suggestions]
         self.doubt = dict(zip(doubtful.tolist(), others.tolist(), strict=True))

@@ -315,6 +315,7 @@ class Store:
             if size in sizes and (path in astray or path not in known):
                 with suppress(OSError, ImageError):  # the features will report it
                     now[path] = content_key(folder / path, is_image=True)
+        read = [(content, os.fsencode(path)) for path, content in now.items()]
         for path in [path for path in now if path in astray and now[path] == contents.get(astray[path].id)]:
             del now[path], astray[path]  # only its time has changed
         by_content: dict[str, list[Image]] = {}
@@ -336,13 +337,14 @@ class Store:
             )
             for path, image in moved.items():
                 self.db.execute("UPDATE images SET path=? WHERE id=?", (os.fsencode(path), image.id))
-            # The content of a file that has changed is not known until its features are made.
+            # The content of a file that has changed is not known until it is read, here or for its features.
             self.db.executemany(
                 "INSERT INTO images(path, size, mtime) VALUES(?, ?, ?) ON CONFLICT(path) DO UPDATE SET gone=0, "
                 "content=CASE WHEN size=excluded.size AND mtime=excluded.mtime THEN content END, "
                 "size=excluded.size, mtime=excluded.mtime",
                 [(os.fsencode(path), *what) for path, what in found.items()],
             )
+            self.db.executemany("UPDATE images SET content=? WHERE path=?", read)
         return self.images()
 
     def images(self) -> list[Image]:

@@ -62,7 +62,8 @@ def interrupts_held() -> Iterator[None]:
 class Worker:
     """Run the process. `report` gets its messages, in a thread of their own: a word, and what belongs to it.
 
-    ("progress", done, total, text), ("unreadable", [(id, reason)]), ("ready", ids, contents),
+    ("progress", done, total, text), ("unreadable", [(id, reason)]), ("contents", [(id, sha256)]),
+    ("ready", ids, contents),
     ("lesson", number, Lesson, seconds), ("estimate", number, Estimate or None), ("failed", text[, number]),
     ("died", text, is_final).
     """
@@ -148,6 +149,13 @@ class Inbox:
         except (EOFError, OSError):
             os._exit(0)
 
+    def send(self, message: Any) -> None:
+        """Send a message to the server."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            os._exit(0)
+
     def has_news(self) -> bool:
         """Return whether a newer job waits."""
         return self._job is not None
@@ -168,12 +176,12 @@ def work(connection: Connection, task: Task) -> None:
         os.nice(5)
     inbox = Inbox(connection)
     try:
-        X = prepare(task, connection.send)
+        X = prepare(task, inbox.send)
     except Exception as error:  # of networks, decoders, disks: all are reported
-        connection.send(("failed", f"The features cannot be made: {error}"))
+        inbox.send(("failed", f"The features cannot be made: {error}"))
         while True:  # until the server ends
             inbox.take()
-    teach(X, inbox, connection.send)
+    teach(X, inbox, inbox.send)
 
 
 def prepare(task: Task, send: Callable[[Any], None]) -> Array:
@@ -198,7 +206,10 @@ def make_features(task: Task, send: Callable[[Any], None]) -> tuple[list[int], F
     for chunk, rows, reasons in extract(extractor, paths) if paths else ():
         good = ~np.isnan(rows).any(axis=1)
         images = [image for image, is_good in zip(new[chunk], good, strict=True) if is_good]
-        store.put(images, [_content(task.folder / image.path) for image in images], rows[good])
+        contents = [_content(task.folder / image.path) for image in images]
+        store.put(images, contents, rows[good])
+        # At once: the person may stop here, and move the images.
+        send(("contents", [(image.id, one) for image, one in zip(images, contents, strict=True) if one]))
         known |= {image.id for image in images}
         bad = [
             (image.id, reasons.get(shown(path), "Its features are NaN. The network may be broken."))

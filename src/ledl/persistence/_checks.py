@@ -138,6 +138,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "labels": "integers l",
         "rows": "integers n",
         "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "balance": [SHARE],
     },
     ReachMap: {
         "features": [FeatureMap],
@@ -172,6 +173,8 @@ PARTS: dict[type, dict[str, Any]] = {
         "std": [list, tuple],
     },
 }
+# Fields that files of earlier versions lack. They get their defaults.
+LATER_FIELDS: dict[type, set[str]] = {LabelGraph: {"balance"}}
 
 # Attributes of each fitted estimator, described in the same way. It may have more. d is the number of features.
 # K and c are the numbers of atoms and classes of the dictionary.

@@ -25,7 +25,16 @@ import sklearn
 import ledl
 from ledl.arrays import Array
 from ledl.dictionary import FittedDictionary
-from ledl.persistence._checks import ESTIMATORS, MADE, PARTS, check_estimator, check_part, expect, make
+from ledl.persistence._checks import (
+    ESTIMATORS,
+    LATER_FIELDS,
+    MADE,
+    PARTS,
+    check_estimator,
+    check_part,
+    expect,
+    make,
+)
 from ledl.persistence._format import MAX_STRING, ModelFileError, reason_against, require
 
 # Parameters that belong to a machine and not to a model: where it works, how much it may use, and folders where
@@ -239,7 +248,11 @@ class Decoder:
                     return found
                 case "part", {"name": name, "fields": dict(nodes)}:
                     cls = self._known(name, PARTS)
-                    expect(set(nodes) == set(PARTS[cls]), f"{name} is made of other fields")
+                    missing = set(PARTS[cls]) - set(nodes)
+                    expect(
+                        set(nodes) <= set(PARTS[cls]) and missing <= LATER_FIELDS.get(cls, set()),
+                        f"{name} is made of other fields",
+                    )
                     part = cls(**self._values(nodes, where, depth))
                     check_part(part)
                     return part

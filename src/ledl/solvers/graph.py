@@ -296,9 +296,9 @@ class Spread(NamedTuple):
     F: Array  # (n, c)
 
 
-def spread_labels(Z: Array, graph: Graph, labelled: Array, labels: Array, a: float) -> Spread:
-    """Return the labels of `labelled` rows spread over a graph of the samples themselves."""
-    H = one_hot(Z, labelled, labels)
+def spread_labels(Z: Array, graph: Graph, labelled: Array, labels: Array, amounts: Array, a: float) -> Spread:
+    """Return the labels of `labelled` rows, times amounts (l,), spread over the graph of all samples."""
+    H = one_hot(Z, labelled, labels * amounts[:, None])
     return Spread(None, graph, spread(graph.matrix(), H, a))
 
 
@@ -308,6 +308,7 @@ def spread_in_learnt_space(
     scores: Array,
     labelled: Array,
     labels: Array,
+    amounts: Array,
     *,
     k: int,
     a: float,
@@ -319,8 +320,9 @@ def spread_in_learnt_space(
 
     Each round learns the space from the guesses, spreads the labels over the graph there, and fits Gaussians in
     the space of the samples to the result, which give the next guesses. `scores` (n, c) give the first ones.
+    The labels (l, c) are one-hot, and spread times amounts (l,).
     """
-    H = one_hot(Z, labelled, labels)
+    H = one_hot(Z, labelled, labels * amounts[:, None])
     R = sharpen(scores, labelled, labels)
     for step in range(n_rounds + 1):
         axes = Gaussians.of(Z, products, R, shrinkage).directions()
@@ -330,6 +332,16 @@ def spread_in_learnt_space(
             R = sharpen(log_shares(F), labelled, labels)
             R = sharpen(Gaussians.of(Z, products, R, shrinkage).guess(Z), labelled, labels)
     return Spread(axes, graph, F)
+
+
+def masses(labels: Array, balance: float) -> Array:
+    """Return the mass of a label of each class, m^-balance for m labels, so that all are 1 in the mean: (c,).
+
+    At 0 every label spreads as much as any other, at 1 every class does. Labels are 0, ..., c - 1.
+    """
+    counts = np.bincount(labels)
+    found = np.maximum(counts, 1.0) ** -balance
+    return np.asarray(found * counts.sum() / (found * counts).sum())
 
 
 def one_hot(Z: Array, labelled: Array, labels: Array) -> Array:

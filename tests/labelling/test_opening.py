@@ -1,0 +1,70 @@
+"""Opening a folder: which images there are, where labels are kept, which features."""
+
+import shutil
+
+import pytest
+
+from helpers.labels import ids_of
+from ledl.labelling._export import learn_here
+from ledl.labelling._session import RefusedError, UnknownError
+
+
+def test_folders_with_nothing_to_label(tmp_path, open_folder):
+    with pytest.raises(RefusedError, match="does not exist"):
+        open_folder(tmp_path / "missing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RefusedError, match="no images"):
+        open_folder(tmp_path / "empty")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RefusedError, match="is a file"):
+        open_folder(tmp_path / "file")
+    (tmp_path / "broken").mkdir()
+    for k in range(3):
+        (tmp_path / "broken" / f"{k}.png").write_bytes(b"not an image")
+    session = open_folder(tmp_path / "broken")
+    learn_here(session)
+    state = session.state()
+    assert [name for name, _ in state["unreadable"]] == ["0.png", "1.png", "2.png"]
+    assert state["n_images"] == 0
+    assert "No image can be read" in state["features"]["error"]
+    assert session.questions()["items"] == []
+
+
+def test_one_image_is_enough_to_label(folder, tmp_path, open_folder):
+    (tmp_path / "one").mkdir()
+    shutil.copy(folder / "null/00.png", tmp_path / "one" / "0.png")
+    session = open_folder(tmp_path / "one")
+    learn_here(session)
+    session.answer(ids_of(session, "0.png"), new_class="a")
+    assert session.state()["n_labelled"] == 1
+
+
+def test_links_out_of_the_folder_are_listed_and_not_shown(folder, tmp_path, open_folder):
+    secret = tmp_path / "secret.png"
+    shutil.copy(folder / "null/00.png", secret)
+    (folder / "link.png").symlink_to(secret)
+    (folder / "inside.png").symlink_to(folder / "null/00.png")
+    session = open_folder(folder)
+    assert [name for name, _ in session.state()["unreadable"]] == ["link.png"]
+    assert "inside.png" in session.names
+    i = session.names.index("null/01.png")
+    (folder / "null/01.png").unlink()
+    (folder / "null/01.png").symlink_to(secret)  # while the server runs
+    for look in (session.picture, session.large_picture):
+        with pytest.raises(UnknownError, match="outside"):
+            look(i)
+
+
+def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path):
+    assert open_folder(folder, size=8).extractor.size == 8
+    (tmp_path / "net.onnx").write_bytes(b"no network")
+    with pytest.raises((ValueError, OSError, ImportError), match=r"net\.onnx"):
+        open_folder(folder, features=str(tmp_path / "net.onnx"))
+    assert open_folder(folder).extractor.size == 8
+    store = open_folder(folder).store
+    store.set(features=str(tmp_path / "gone.onnx"), size="")
+    store.close()
+    with pytest.raises(RefusedError, match=r"of the last time cannot be made: .*gone.onnx.*--features"):
+        open_folder(folder)
+    with pytest.raises(RefusedError, match="is a file"):
+        open_folder(folder, store=tmp_path / "net.onnx")
