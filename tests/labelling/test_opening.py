@@ -55,6 +55,13 @@ def test_links_out_of_the_folder_are_listed_and_not_shown(folder, tmp_path, open
             look(i)
 
 
+def test_features_are_refused_before_anything_is_written(folder, open_folder):
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(ValueError, match="efficientnet_lite0"):
+        open_folder(folder, features="efficientnet_lite")
+    assert sorted(folder.rglob("*")) == before
+
+
 def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path):
     assert open_folder(folder, size=8).extractor.size == 8
     (tmp_path / "net.onnx").write_bytes(b"no network")

@@ -18,6 +18,7 @@ from ledl.labelling._at_hand import take_labels
 from ledl.labelling._session import RefusedError, Session, is_below
 from ledl.labelling._store import NAME, BusyError, Store, alone, place_of
 
+FEATURES = ("features", "preprocessing", "size")  # options that are kept for the next time
 MOST_COMPARED = 20  # images, to find out whether labels are theirs
 
 
@@ -43,6 +44,9 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
     inside, outside = look_into(options.folder, report)
     if options.store is not None:
         check_store(options.folder, options.store)
+    # Features that cannot be made are refused before anything is written.
+    asked = features_asked(options)
+    extractor = extractor_of(asked, options, sorted(inside), report) if asked else None
     place = place_of(options.folder, options.store)
     with ExitStack() as stack:
         try:
@@ -65,7 +69,16 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         check_folder(options.folder, inside, store, report)
         if is_writer:
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
-        extractor = extractor_of(options, store, sorted(inside), is_writer, report)
+        if asked and is_writer:
+            store.set(**asked)
+        if extractor is None:
+            last = {name: store.get(name) for name in FEATURES}
+            try:
+                extractor = extractor_of(last, options, sorted(inside), report)
+            except (ImageError, ImportError, OSError, ValueError) as error:
+                raise RefusedError(
+                    f"The features of the last time cannot be made: {error} Choose others with --features."
+                ) from error
         before = {image.id for image in store.images() if not image.gone}
         images = store.sync(options.folder, inside) if is_writer else store.images()
         missing = {image.id for image in images if image.gone} & before
@@ -168,31 +181,25 @@ def look_into(
     return inside, outside
 
 
-def extractor_of(
-    options: Options, store: Store, names: Sequence[str], is_writer: bool, report: Callable[[str], None]
-) -> Any:
-    """Return the extractor that the options ask for, or that of the last time."""
-    given = {name: getattr(options, name) for name in ("features", "preprocessing", "size")}
-    if any(given.values()):
-        kept = {name: str(value or "") for name, value in given.items()}
-    else:
-        kept = {name: store.get(name) for name in given}
+def features_asked(options: Options) -> dict[str, str]:
+    """Return the features that the options ask for, as they are kept for the next time, or nothing."""
+    given = {name: getattr(options, name) for name in FEATURES}
+    if not any(given.values()):
+        return {}
+    asked = {name: str(value or "") for name, value in given.items()}
     for name in ("features", "preprocessing"):  # the next time may be in another folder
-        if kept[name].endswith((".onnx", ".json")):
-            kept[name] = os.path.abspath(kept[name])
-    size = int(kept["size"]) if kept["size"] else None
+        if asked[name].endswith((".onnx", ".json")):
+            asked[name] = os.path.abspath(asked[name])
+    return asked
+
+
+def extractor_of(
+    kept: dict[str, str], options: Options, names: Sequence[str], report: Callable[[str], None]
+) -> Any:
+    """Return the extractor of features as they are kept. Raise if a network cannot be used."""
     files = [options.folder / name for name in names]
-    features = kept["features"] or "auto"
-    try:
-        extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
-        if features != "auto":  # raises if a network cannot be used, before it is kept for the next time
-            clone(extractor).fit()
-    except (ImageError, ImportError, OSError, ValueError) as error:
-        if any(given.values()):
-            raise
-        raise RefusedError(
-            f"The features of the last time cannot be made: {error} Choose others with --features."
-        ) from error
-    if is_writer:
-        store.set(**kept)
+    features, size = kept["features"] or "auto", int(kept["size"]) if kept["size"] else None
+    extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
+    if features != "auto":
+        clone(extractor).fit()
     return extractor.set_params(max_pixels=options.max_pixels)
