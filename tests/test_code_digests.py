@@ -1,17 +1,26 @@
 """Digests of code: they change with the code, and with nothing else."""
 
 import importlib
+import json
+import os
 import subprocess
 import sys
+import threading
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
-from sklearn.model_selection import GridSearchCV
+from scipy.sparse import csr_array
+from scipy.stats import loguniform, uniform
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from ledl.code_digests import code_digests
+from ledl.code_digests import code_digests, described
 from ledl.methods import own_method
 
 
@@ -120,3 +129,73 @@ def test_functions_are_a_part_of_the_code(tmp_path):
     one, same, two = digests(1), digests(1), digests(2)
     assert one == same
     assert len({*one, *two}) == 6
+
+
+def test_the_code_of_parameters_that_are_no_functions_counts(module):
+    text = "class Values:\n    def rvs(self, **more):\n        return 1.0\n"
+
+    def digests():
+        user = module(text)
+        search = RandomizedSearchCV(SVC(), {"C": user.Values()})
+        return code_digests(search)["of_a_user"], code_digests(user.Values().rvs)["of_a_user"]
+
+    first = digests()
+    text = text.replace("1.0", "2.0")
+    assert not {*first} & {*digests()}
+
+
+class Box:
+    """An object whose `repr` hides what it holds."""
+
+    def __init__(self, content):
+        self.content, self.me = content, self
+
+    def give(self):
+        return self.content
+
+
+def closed_over(content):
+    return lambda X: X @ content
+
+
+# What makes a value from a number: other numbers make other values.
+VALUES = {
+    "distribution": lambda n: loguniform(n, 10),
+    "search": lambda n: RandomizedSearchCV(SVC(), {"C": uniform(0, n)}),
+    "partial": lambda n: partial(np.dot, b=np.arange(5000) == n),
+    "closure": lambda n: closed_over(np.full(3, n)),
+    "nested": lambda n: make_pipeline(FunctionTransformer(closed_over([n])), SVC()),
+    "object": lambda n: Box({"n": [n]}),
+    "method": lambda n: Box(n).give,
+    "generator": np.random.RandomState,
+    "set": lambda n: {f"a{n}", "b", "c", "d"},
+    "keys": lambda n: {(1, n): 2, 3: 4},
+    "objects": lambda n: np.array([None, n], dtype=object),
+    "sparse": lambda n: csr_array([[0, n]]),
+    "fitted": lambda n: FrozenEstimator(KNeighborsClassifier(1).fit([[0], [n]], [0, 1])),
+}
+
+
+@pytest.mark.parametrize("make", VALUES.values(), ids=VALUES)
+def test_values_are_described_by_what_they_hold(make):
+    first = described({"x": make(1)})
+    assert json.loads(json.dumps(first)) == first == described({"x": make(1)})
+    assert described({"x": make(2)}) != first
+
+
+def test_descriptions_are_those_of_every_process():
+    code = "import test_code_digests as t; print(t.json.dumps([t.described(f(1)) for f in t.VALUES.values()]))"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    found = []
+    for seed in ("1", "2"):  # of the order of sets; NumPy's own generator has another state, too
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    assert len(found[0]) == len(VALUES)
+
+
+def test_objects_that_hide_their_content_are_refused():
+    with pytest.raises(ValueError, match=r"lock.*cannot be distinguished.*pickled"):
+        described({"memory": threading.Lock()})

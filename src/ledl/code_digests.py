@@ -1,14 +1,18 @@
-"""Know code by digests: results of a method of a user are not taken for those of another version of it."""
+"""Know code and objects by digests: results of a method of a user are not taken for those of another one."""
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import inspect
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+
+import numpy as np
 
 PLAIN = (int, float, str, tuple)  # values that are a part of the code that has them
 
@@ -36,9 +40,11 @@ def _parts_with_code(value: Any) -> Iterator[Any]:
             yield from _parts_with_code(one)
     elif isinstance(value, partial):
         yield from _parts_with_code([value.func, value.args, value.keywords])
+    elif isinstance(value, MethodType):
+        yield from _parts_with_code([value.__func__, value.__self__])
     elif isinstance(value, FunctionType):
         yield value
-    elif callable(value) or hasattr(value, "get_params"):
+    elif value is not None and not isinstance(value, str | bytes | int | float | np.ndarray | np.generic):
         yield from (value if isinstance(value, type) else type(value)).__mro__
         if hasattr(value, "get_params") and not isinstance(value, type):
             yield from _parts_with_code(value.get_params(deep=False))
@@ -104,3 +110,68 @@ def _typed_in(part: Any) -> str:
         lines.append(f"{code.co_name} {code.co_code.hex()} {constants} {code.co_names}")
         lines += [f"{name} = {known[name]!r}" for name in code.co_names if isinstance(known.get(name), PLAIN)]
     return "\n".join(lines)
+
+
+def described(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """Return a value as JSON can hold it: plain values as they are, all others by a digest of their content.
+
+    Equal values have equal descriptions in every process. What functions and classes do is not described:
+    `code_digests` knows their code. Raise ValueError if an object hides its content. `above` has the ids of the
+    objects that hold this one.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return described(value.item(), above) if value.dtype.kind in "biufSU" else repr(value)
+    if id(value) in above:
+        return f"the object {above[::-1].index(id(value))} above"
+    inside = partial(described, above=(*above, id(value)))
+    if isinstance(value, Mapping):
+        if all(isinstance(name, str) for name in value):
+            return {name: inside(one) for name, one in value.items()}
+        return sorted([[inside(name), inside(one)] for name, one in value.items()], key=json.dumps)
+    if isinstance(value, list | tuple):
+        return [inside(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(inside, value), key=json.dumps)
+    if isinstance(value, bytes | bytearray):
+        return _digest("bytes", value)
+    if type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
+        return _digest(f"array {value.dtype} {value.shape}", np.ascontiguousarray(value).tobytes())
+    name = _name_of(value)
+    if isinstance(value, FunctionType):
+        closed_over = [cell.cell_contents for cell in value.__closure__ or ()]
+        content = inside([value.__defaults__, value.__kwdefaults__, closed_over])
+        return name if content == [None, None, []] else _digest(name, content)
+    if isinstance(value, type | BuiltinFunctionType | np.ufunc | ModuleType):
+        return name
+    if value is np.random.mtrand._rand:
+        return "numpy.random"  # the generator of all that get none: its state is nobody's setting
+    if hasattr(value, "get_params") and hasattr(value, "__dict__"):
+        return _digest(name, inside(vars(value)))  # without scikit-learn's version, which its pickles have
+    reduce = copyreg.dispatch_table.get(type(value))
+    try:
+        content = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception as error:  # locks, generators, open files, and whatever a class of a user raises
+        raise ValueError(
+            f"{value!r:.80} cannot be distinguished from others ({error}), so that results could not be kept. "
+            "Give an object that can be pickled."
+        ) from error
+    if isinstance(content, str):
+        return f"{name} {content}"
+    parts = [list(part) if isinstance(part, Iterator) else part for part in content]
+    return _digest(name, inside(parts))
+
+
+def _name_of(value: Any) -> str:
+    """Return the full name of a function, class or module, or of the class of any other object."""
+    if isinstance(value, ModuleType | np.ufunc):
+        return f"{type(value).__name__} {value.__name__}"
+    one = value if hasattr(value, "__qualname__") and hasattr(value, "__module__") else type(value)
+    return f"{one.__module__}.{one.__qualname__}"
+
+
+def _digest(what: str, content: Any) -> str:
+    """Return text that names a kind of value, and changes with its content."""
+    data = content if isinstance(content, bytes | bytearray) else json.dumps(content, sort_keys=True).encode()
+    return f"{what} {hashlib.sha256(data).hexdigest()}"

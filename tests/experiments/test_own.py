@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from own_method import NearestSubspace, tuned
+from scipy.stats import uniform
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.impute import SimpleImputer
@@ -380,6 +382,26 @@ def test_results_are_of_the_code_that_the_file_has(n_jobs, samples, tmp_path, mo
         accuracy()
     importlib.reload(sys.modules[name])
     assert accuracy() == pytest.approx(100 / 3)
+
+
+def test_results_are_of_the_values_that_parameters_hold(samples, tmp_path):
+    """What `repr` shows of a distribution, or of a long array, is the same for others."""
+
+    def accuracy(low, high):
+        search = RandomizedSearchCV(SVC(kernel="rbf", gamma=1), {"C": uniform(low, high - low)}, n_iter=1, cv=2)
+        plan = Plan([samples], [("mine", search)], select="defaults", **QUICK)
+        return reproduce(plan, tmp_path / "out", figures=False).rows[0].accuracy_mean
+
+    def shown(labels):
+        known = FunctionTransformer(partial(np.take, np.asarray(labels)), check_inverse=False)
+        plan = Plan([samples], [("mine", make_pipeline(known, SVC()))], **QUICK)
+        return [cell.identity for cell in plan.cells()]
+
+    assert accuracy(1e-9, 2e-9) < accuracy(99, 100)
+    zeros = np.zeros(5000)
+    other = zeros.copy()
+    other[2500] = 1
+    assert shown(zeros) == shown(np.zeros(5000)) != shown(other)
 
 
 def test_a_worker_with_another_version_of_the_code_is_not_used(samples):

@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import ledl
 from ledl.arrays import Array, row_factorization
+from ledl.code_digests import described
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
@@ -193,14 +194,17 @@ class Cell:
                 "in_span": method.isotropic,
             }
             settings |= {} if method.chooses_for or method.unlabelled else {"powers": TRIED_POWERS}
+        parameters = method.make(seed=self.seed).get_params()
         more: dict[str, Any] = {"unlabelled": self.unlabelled} if method.unlabelled else {}
-        more |= {"source": method.source} if self.own else {}
+        if self.own:  # whose parameters may be any objects
+            parameters, settings = described(parameters), described(settings)
+            more["source"] = method.source
         return {
             "ledl": ledl.__version__,
             "dataset": self.dataset if self.dataset in DATASET_TITLES else Path(self.dataset).stem,
             "data": dataset_digest(self.dataset),
             "method": self.method,
-            "parameters": method.make(seed=self.seed).get_params(),
+            "parameters": parameters,
             "settings": settings,
             "n_per_class": self.n_per_class,
             "seed": self.seed,
