@@ -14,12 +14,13 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+import scipy.linalg
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from helpers.stored import LEARNT, OPTIONS, in_file
-from ledl import LEDLClassifier
+from ledl import LEDLClassifier, subspace
 from ledl.samples import InMemoryBlocks
 from ledl.samples._checkpoint import FIRST_LINE, Checkpoint
 from ledl.solvers.ledl import solve
@@ -106,6 +107,44 @@ def test_fewer_samples_than_features_a_kernel_and_tensors(monkeypatch, tmp_path,
     model = LEDLClassifier(**options, checkpoint=str(tmp_path / "fit"))
     stopped(monkeypatch, model, X, y)
     assert_array_equal(model.fit(X, y).label_components_, expected.label_components_)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("case", ["few samples", "few samples, twice", "rbf", "one direction less"])
+def test_continues_in_other_coordinates(monkeypatch, tmp_path, digits, rng, case, dtype):
+    """As on a machine whose linear algebra gives the samples another basis of their span."""
+    X, y = digits[0][:40].astype(dtype), digits[1][:40]
+    if "twice" in case:
+        X, y = np.repeat(X[:20], 2, axis=0), np.repeat(y[:20], 2)
+    options = OPTIONS if "few" in case else {**OPTIONS, "kernel": "rbf"}
+    expected = LEDLClassifier(**options).fit(X, y)
+    model = LEDLClassifier(**options, checkpoint=tmp_path / "fit")
+    stopped(monkeypatch, model, X, y)
+    factorise, eigh = subspace.row_factorization, scipy.linalg.eigh
+
+    def turned(X):
+        coordinates, basis = factorise(X)
+        turn = np.linalg.qr(rng.normal(size=(len(X), len(X))))[0].astype(X.dtype)
+        return coordinates @ turn, turn.T @ basis
+
+    def other_signs(gram, **options):
+        values, vectors = eigh(gram, **options)
+        values[0] *= case == "rbf"  # the least one, else
+        return values, vectors * rng.choice([-1.0, 1.0], len(values))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subspace, "row_factorization", turned)
+        patch.setattr(subspace.scipy.linalg, "eigh", other_signs)
+        stop_after(patch, 1)  # it would stop again if it started from the beginning
+        patch.setattr("ledl.samples._checkpoint.SHARE", np.inf)  # the file is replaced
+        model.fit(X, y)
+    assert model.n_iter_ == expected.n_iter_
+    tol = 1e-8 if dtype == np.float64 else 1e-3
+    if case == "one direction less":
+        tol = 0.05
+    scores, others = (one.decision_function(digits[0].astype(dtype)) for one in (model, expected))
+    np.testing.assert_allclose(scores, others, atol=tol)
+    assert not (tmp_path / "fit").exists()
 
 
 def test_a_file_of_another_fit_is_refused(monkeypatch, tmp_path, digits):
@@ -236,8 +275,8 @@ def test_fits_with_one_file_do_not_undo_each_other(monkeypatch, tmp_path, digits
     (tmp_path / "fit").unlink()
     begin = Checkpoint.begin
 
-    def overtaken(self, *args):
-        done = begin(self, *args)
+    def overtaken(self, *args, **more):
+        done = begin(self, *args, **more)
         (tmp_path / "fit").write_bytes(others)
         return done
 
@@ -449,7 +488,7 @@ def test_where_it_cannot_be_written(tmp_path, digits):
 
 KILLED = """
 import json, sys, numpy as np
-from ledl import LEDLClassifier
+from ledl import LEDLClassifier, subspace
 X = np.load(sys.argv[1], mmap_mode="r")
 LEDLClassifier(**json.loads(sys.argv[3]), checkpoint=sys.argv[2]).fit(X, np.arange(len(X)) % 5)
 """

@@ -71,6 +71,7 @@ from ledl.samples import (
     open_dask,
     open_file,
     seceded,
+    sketch_of_rows,
     with_known_rows,
 )
 from ledl.solvers.iteration import Record, Status
@@ -458,11 +459,18 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             products = float32_products(self.precision, device)
             dual_step = DualStep(self.dual_step, self.dual_step_decay, self.dual_step_min)
             with notify_callbacks(self, X, y, self.max_iter) as watch, threads, products, closing(blocks):
-                past = (
-                    None
-                    if checkpoint is None
-                    else checkpoint.begin(blocks, start.M, len(training.labels), RECORDED, self.max_iter)
-                )
+                past = None
+                if checkpoint is not None:
+                    is_spanned = not isinstance(training.space, IdentitySubspace)
+                    past = checkpoint.begin(
+                        blocks,
+                        start.M,
+                        len(training.labels),
+                        RECORDED,
+                        self.max_iter,
+                        sketch=training.sketch,
+                        coordinates=training.coordinates if is_spanned else None,
+                    )
 
                 def after(iteration: int, record: Record, solver: ADMM) -> bool:
                     if checkpoint:
@@ -579,7 +587,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         return {
             **{name: as_plain(value) for name, value in params.items()},
             "n_samples": samples.shape[0],
-            "n_columns": samples.shape[1],
+            "n_columns": self.n_features_in_,
             "type": str(samples.dtype).removeprefix("torch."),
             "labels": joblib.hash((training.classes, training.labels)),
             "weights of samples": joblib.hash(training.weights),
@@ -598,6 +606,7 @@ class Training(NamedTuple):
     start: Atoms
     weights: Array | None = None  # (n,)
     turns: Array | None = None  # (K,): the atoms in the order in which they are updated; None: as they are
+    sketch: Array | None = None  # of the features of samples in memory, for a checkpoint
 
     def blocks(self, device: str | None, batch_size: int | None, threads: int) -> tuple[Blocks, Atoms]:
         """Return the samples in blocks, and the start on the same device.
@@ -669,6 +678,8 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array, sample_weight: A
     K = len(atom_labels)
     n_bytes = samples.dtype.itemsize * K * (3 * K + (0 if is_stored else 6 * n))
     check_memory(n_bytes, f"Codes and Gram matrices of n_components={K} atoms", "Use fewer atoms.")
+    needs_sketch = model.checkpoint is not None and not is_stored
+    sketch = sketch_of_rows(samples) if needs_sketch else None  # now: samples may be overwritten
     space, coordinates = (IdentitySubspace(), samples) if is_stored else model._find_space(samples, weights)
     start = first_atoms(model, coordinates, labels, space, atom_labels, weights)
     turns = in_turns(atom_labels) if isinstance(model.init, str) else None  # given arrays have their own order
@@ -676,7 +687,7 @@ def prepare_training(model: LEDLClassifier, X: Array, y: Array, sample_weight: A
         start = start._replace(M=take_rows(start.M, as_array(turns, start.M)))
     if weights is not None:
         weights = weights.astype(coordinates.dtype if is_stored else to_host(coordinates[:0]).dtype)
-    return Training(space, coordinates, labels, classes, atom_labels, start, weights, turns)
+    return Training(space, coordinates, labels, classes, atom_labels, start, weights, turns, sketch)
 
 
 def first_atoms(

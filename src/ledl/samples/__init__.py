@@ -16,7 +16,7 @@ from ledl.samples._blocks import (
     spans_of,
     upload_ahead,
 )
-from ledl.samples._checkpoint import Checkpoint, as_plain, check_place
+from ledl.samples._checkpoint import Checkpoint, as_plain, check_place, sketch_of_rows
 from ledl.samples._cluster import ClusterBlocks, share_out
 from ledl.samples._stored import (
     StoredRows,
@@ -49,6 +49,7 @@ __all__ = [
     "open_file",
     "seceded",
     "share_out",
+    "sketch_of_rows",
     "spans_of",
     "upload_ahead",
     "with_known_rows",

@@ -3,6 +3,10 @@
 The file is a line that names the format, a line with the checksum of all that follows, a line of JSON, and
 arrays one after another. It is complete or not there, and holds only numbers. The checksum is a CRC-32, which
 finds damage faster than the digests in hashlib do; it is not a signature.
+
+The span of fewer samples than features, or of samples in the space of a kernel, has no coordinates of its own:
+another machine, or another number of BLAS threads, finds others. The file has those of the samples then, and atoms
+are brought from the old ones to the new.
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 import joblib
 import numpy as np
+import scipy.linalg
 
 from ledl.arrays import Array, as_array, to_host
 from ledl.files import open_regular, place_for, remove_unfinished, write_atomically
 from ledl.samples._blocks import Block, Blocks, spans_of
 
-FIRST_LINE, SECOND_LINE = b"ledl checkpoint, format 2\n", b"%08x\n"
+FIRST_LINE, SECOND_LINE = b"ledl checkpoint, format 3\n", b"%08x\n"
 BODY = len(FIRST_LINE) + len(SECOND_LINE % 0)  # what the checksum covers begins here
 # A longer header, in bytes, is not ours.
 LONGEST_HEADER = 2**24
@@ -81,27 +86,33 @@ class Checkpoint:
         self._cost, self._written = 0.0, -math.inf
 
     def begin(
-        self, blocks: Blocks, M: Array, n: int, names: Collection[str], max_iter: int
+        self,
+        blocks: Blocks,
+        M: Array,
+        n: int,
+        names: Collection[str],
+        max_iter: int,
+        *,
+        sketch: Array | None = None,
+        coordinates: Array | None = None,
     ) -> tuple[Array, list[dict[str, Array]]] | None:
         """Restore the codes of the blocks; return the state of the fit and the records of its iterations.
 
         Return None if there is no file yet. The state is like M, and `names` are the names in a record, of
-        which there may be `max_iter`.
+        which there may be `max_iter`. If samples are in coordinates (n, r) of their span, `sketch` is that of
+        their features (`sketch_of_rows`), and the first r columns of M are atoms in these coordinates.
         """
-        (sketch,) = blocks.map_sum(sketch_of)
-        self._sketch = to_host(sketch)
-        dtype = to_host(M).dtype
-        self._shapes: Shapes = {
-            "sketch": (self._sketch.shape, np.dtype(np.float64)),
-            "M": (tuple(M.shape), dtype),
-            "codes": ((n, 2, M.shape[-2]), dtype),  # Z and L of each sample
-        }
+        if sketch is None:
+            (sketch,) = blocks.map_sum(sketch_of)
+        self._sketch, self._coordinates = to_host(sketch), None if coordinates is None else to_host(coordinates)
+        self._M_shape, self._dtype, self._n = tuple(M.shape), to_host(M).dtype, n
         where = f"checkpoint={str(self.path)!r}"
         try:
             file = open_regular(self._place)
         except FileNotFoundError:
             folder = self._place.parent
-            needed, free = 2 * sum(map(n_bytes, self._shapes.values())), shutil.disk_usage(folder).free
+            needed = 2 * sum(map(n_bytes, self._shapes(self._n_coordinates).values()))
+            free = shutil.disk_usage(folder).free
             if needed > free:
                 raise OSError(
                     f"A checkpoint and its successor need {needed / 1e6:,.1f} MB, but {folder} has "
@@ -116,7 +127,8 @@ class Checkpoint:
                     f"{where} exists, but is not a checkpoint of a fit. Give another path, or delete it."
                 )
             size, most = file.seek(0, os.SEEK_END), LONGEST_HEADER + 8 * len(names) * max_iter
-            most += sum(map(n_bytes, self._shapes.values()))
+            shapes = self._shapes(min(header.n_coordinates, n))
+            most += sum(map(n_bytes, shapes.values()))
             # A file that cannot be of this fit is not read to its end, which may be far.
             if size <= most and header.second_line != SECOND_LINE % checksum_of(file):
                 raise ValueError(
@@ -131,8 +143,10 @@ class Checkpoint:
                         "path, or delete the file."
                     )
             is_like_ours = size <= most and set(header.names) == set(names)
-            saved = map_arrays(file, header, self._shapes) if is_like_ours else {}
-        if not saved or not self._has_our_samples(saved) or not np.isfinite(saved["M"]).all():
+            is_like_ours &= bool(header.n_coordinates) == bool(self._n_coordinates)
+            saved = map_arrays(file, header, shapes) if is_like_ours else {}
+        numbers = [saved[name] for name in ("M", "coordinates") if name in saved]
+        if not saved or not self._has_our_samples(saved) or not all(np.isfinite(one).all() for one in numbers):
             raise ValueError(
                 f"{where} is of a fit on other samples, or of one that failed. Give another path, or delete "
                 "the file."
@@ -146,7 +160,37 @@ class Checkpoint:
         remove_unfinished(self._place)
         blocks.restore_codes(partial(codes_of, saved["codes"]))
         self._records = [dict(zip(header.names, row, strict=True)) for row in rows]
-        return as_array(np.array(saved["M"]), M), list(self._records)
+        return as_array(self._in_our_coordinates(saved), M), list(self._records)
+
+    @property
+    def _n_coordinates(self) -> int:
+        """The number of coordinates of samples in their span, or 0 if they have their features."""
+        return 0 if self._coordinates is None else self._coordinates.shape[1]
+
+    def _shapes(self, n_coordinates: int) -> Shapes:
+        """Return the arrays in a file of this fit, which may have another number of coordinates."""
+        K, q = self._M_shape
+        shapes: Shapes = {
+            "sketch": (self._sketch.shape, np.dtype(np.float64)),
+            "M": ((K, q - self._n_coordinates + n_coordinates), self._dtype),
+            "coordinates": ((self._n, n_coordinates), self._dtype),
+            "codes": ((self._n, 2, K), self._dtype),  # Z and L of each sample
+        }
+        return (
+            shapes
+            if n_coordinates
+            else {name: shape for name, shape in shapes.items() if name != "coordinates"}
+        )
+
+    def _in_our_coordinates(self, saved: Mapping[str, Array]) -> Array:
+        """Return the state in a file for the coordinates that the samples have now."""
+        M, before = np.array(saved["M"]), saved.get("coordinates")
+        if before is None or np.array_equal(before, self._coordinates):
+            return M
+        # Atoms are combinations of samples, B = C X: so in any coordinates.
+        r, tol = before.shape[1], self._n * np.finfo(self._dtype).eps
+        combinations = scipy.linalg.lstsq(before.T, M[:, :r].T, tol, lapack_driver="gelsy")[0]
+        return np.hstack([(combinations.T @ self._coordinates).astype(self._dtype), M[:, r:]])
 
     def after(self, blocks: Blocks, M: Array, record: Mapping[str, Array]) -> None:
         """Record an iteration, and write the file unless that would take too much of the time yet."""
@@ -191,13 +235,19 @@ class Checkpoint:
         """Write everything to an open file, and map the codes in it."""
         names = list(self._records[0])
         history = np.array([[record[name] for name in names] for record in self._records])
-        header = {"identity": self._identity, "iterations": len(history), "records": names}
+        header = {
+            "identity": self._identity,
+            "iterations": len(history),
+            "records": names,
+            "coordinates": self._n_coordinates,
+        }
         file.seek(BODY)
         body = Summed(file)
         body.write(json.dumps(header).encode() + b"\n")
-        for array in (history, self._sketch, M):
-            body.write(np.ascontiguousarray(array).data)
-        offset, (shape, dtype) = file.tell(), self._shapes["codes"]
+        for array in (history, self._sketch, M, self._coordinates):
+            if array is not None:
+                body.write(np.ascontiguousarray(array).data)
+        offset, (shape, dtype) = file.tell(), self._shapes(self._n_coordinates)["codes"]
         blocks.save_codes(body.write_codes)
         file.seek(0)
         file.write(FIRST_LINE + SECOND_LINE % body.checksum)
@@ -210,7 +260,7 @@ class Checkpoint:
         try:
             with open_regular(self._place) as file:
                 header = read_header(file)
-                saved = {} if header is None else map_arrays(file, header, self._shapes)
+                saved = {} if header is None else map_arrays(file, header, self._shapes(header.n_coordinates))
         except FileNotFoundError:
             return True
         except OSError:
@@ -220,7 +270,7 @@ class Checkpoint:
 
     def _has_our_samples(self, saved: Mapping[str, Array]) -> bool:
         """Say whether the sketch in a file is of the samples of this fit, in every column up to rounding."""
-        (sketch, sizes), tol = self._sketch, SKETCH_TOL[self._shapes["M"][1]]
+        (sketch, sizes), tol = self._sketch, SKETCH_TOL[self._dtype]
         with np.errstate(invalid="ignore"):
             return bool((np.abs(saved["sketch"][0] - sketch) <= tol * sizes).all())
 
@@ -248,6 +298,7 @@ class Header(NamedTuple):
     identity: dict[str, Any]
     n_records: int
     names: list[str]  # of the numbers in a record
+    n_coordinates: int  # of samples in their span, 0 if they have their features
     end: int  # first byte after it
 
 
@@ -258,10 +309,12 @@ def read_header(file: BinaryIO) -> Header | None:
     try:
         second_line, header = file.read(BODY - len(FIRST_LINE)), json.loads(file.readline(LONGEST_HEADER))
         names, n_records, identity = header["records"], header["iterations"], dict(header["identity"])
-        plain = bool(names) and all(isinstance(name, str) for name in names) and type(n_records) is int
+        n_coordinates = header["coordinates"]
+        plain = bool(names) and all(isinstance(name, str) for name in names)
+        plain &= type(n_records) is type(n_coordinates) is int and n_records > 0 <= n_coordinates
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Header(second_line, identity, n_records, names, file.tell()) if plain and n_records > 0 else None
+    return Header(second_line, identity, n_records, names, n_coordinates, file.tell()) if plain else None
 
 
 def checksum_of(file: BinaryIO) -> int:
@@ -299,10 +352,14 @@ def n_bytes(array: tuple[tuple[int, ...], np.dtype]) -> int:
 
 
 def sketch_of(block: Block) -> tuple[Block, tuple[Array]]:
+    """Return the sketch of the samples of a block."""
+    return block, (sketch_of_rows(block.X, block.first),)
+
+
+def sketch_of_rows(X: Array, first: int = 0) -> Array:
     """Return sums over samples for each column: with weights that depend on places, and of absolute values.
 
     The first identifies the samples. The second, times the precision, is its rounding error.
     """
-    places, X = np.arange(block.first, block.first + block.X.shape[-2]), to_host(block.X)
-    X = X.astype(np.float64, copy=False)
-    return block, (np.stack([np.cos(places) @ X, np.abs(X).sum(axis=0)]),)
+    X = to_host(X).astype(np.float64, copy=False)
+    return np.stack([np.cos(np.arange(first, first + len(X))) @ X, np.abs(X).sum(axis=0)])
