@@ -103,6 +103,10 @@ class Sorter:
         unused = [(file, reason) for file, reason in zip(files, reasons, strict=True) if reason]
         return [bool(reason) for reason in reasons], unused
 
+    def moved_before(self) -> set[str]:
+        """Return the names of images that an earlier run may have moved: none, if this one does not move."""
+        return {name for name, _ in self._before} if self.how == "move" else set()
+
     def put(self, image: str | os.PathLike[str], name: str) -> Path:
         """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.
 
