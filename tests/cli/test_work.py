@@ -242,6 +242,25 @@ def test_images_that_are_sorted_need_another_folder(folder, model, tmp_path):
     assert "All 12 images are in folders of sorted already. To sort them again, give another" in done.stderr
 
 
+def test_images_that_an_earlier_run_has_moved_are_said_to_be_moved(folder, model, tmp_path):
+    shutil.copytree(folder / "known" / "null", tmp_path / "new")
+    files = sorted(f"new/{path.name}" for path in (tmp_path / "new").iterdir())
+    words = ["--sort-into", "sorted", "--sort-by"]
+    assert run("predict", model, "new", *words, "move", cwd=tmp_path).returncode == 0
+    before = sorted(tmp_path.rglob("*"))
+    for paths, how, reason in (
+        (["new"], "move", "There are no images. An earlier run may have moved them: there are some in folders"),
+        (files[:2], "move", f"2 of 2 paths are not there, such as {files[0]}. An earlier run may have moved"),
+        (["new", files[0]], "move", f"1 of 2 paths are not there, such as {files[0]}. An earlier run"),
+        (["new/other.png"], "move", "There is no file or folder new/other.png."),
+        (["new"], "copy", "There are no images. Give image files"),
+    ):
+        done = run("predict", model, *paths, *words, how, cwd=tmp_path)
+        assert done.returncode == 2
+        assert reason in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_images_below_a_probability_are_unsure(folder, tmp_path):
     files = sorted(map(str, (folder / "known" / "null").glob("*.png")))[:4]
     said = [

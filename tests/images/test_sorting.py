@@ -4,6 +4,7 @@ import errno
 import filecmp
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,54 @@ def test_numbered_names_are_compared_with_themselves_alone(photos, tmp_path, mon
     assert len(compared) == 30
     Sorter(tmp_path / "sorted", ["cat", "dog"]).put(photos / "holiday (7).png", "dog")
     assert len(compared) == 31
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+@pytest.mark.parametrize("extra", [0, 1], ids=["one size", "different sizes"])
+def test_images_of_one_name_are_not_looked_at_in_pairs(extra, how, tmp_path, monkeypatch):
+    """Many name images by their folders: sample_0001/image.png, sample_0002/image.png."""
+    n, out = 100, tmp_path / "sorted"
+    files = [tmp_path / "in" / str(i) / "image.png" for i in range(n)]
+    for i, file in enumerate(files):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"%03d" % i + b"." * i * extra)
+    looks = []
+    for module, name in ((os, "stat"), (os, "lstat"), (filecmp, "cmp")):
+        look = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, look=look, **more: looks.append(args) or look(*args, **more)
+        )
+    for is_again in (False, True):
+        if is_again and how == "move":  # the same images come once more
+            for i, file in enumerate(files):
+                file.write_bytes(b"%03d" % i + b"." * i * extra)
+        sorter = Sorter(out, ["cat", "dog"], how)
+        for i, file in enumerate(files):
+            sorter.put(file, "cat" if i % 2 else "dog")
+        assert sorter.n_there == n * is_again
+        assert len(looks) < 60 * n * (1 + is_again)
+    assert sorter.astray == []
+    for home, first in ((out / "dog", 0), (out / "cat", 1)):
+        names = ["image.png", *(f"image ({number}).png" for number in range(2, n // 2 + 1))]
+        assert [(home / name).read_bytes()[:3] for name in names] == [b"%03d" % i for i in range(first, n, 2)]
+        assert len([*home.iterdir()]) == n // 2
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(how, photos, tmp_path, monkeypatch):
+    taken, before = tmp_path / "sorted" / "cat" / "1.png", contents(photos)
+
+    def take_first(make, *args, **more):
+        if not taken.exists():
+            taken.write_text("somebody's")
+        make(*args, **more)
+
+    for name in ("link", "symlink"):
+        monkeypatch.setattr(os, name, partial(take_first, getattr(os, name)))
+    sort(photos, tmp_path / "sorted", how)
+    after = contents(tmp_path / "sorted")
+    assert after.pop("cat/1.png") == b"somebody's"
+    assert sorted(after.values()) == sorted(before.values())
 
 
 def test_a_move_that_was_cut_off_is_finished(photos, tmp_path, monkeypatch):

@@ -83,6 +83,13 @@ def images_of(
     """
     truths: list[str | None]
     notes: list[str] = []
+    moved = set() if sorter is None else sorter.moved_before()
+    gone = [path for path in paths if path.name in moved and not path.exists()]
+    if gone and sorter is not None:
+        raise FileNotFoundError(
+            f"{len(gone)} of {len(paths)} paths are not there, such as {shown(gone[0])}. An earlier run may "
+            f"have moved them: {shown(sorter.folder)} has images of these names. Leave them out."
+        )
     if labels is None:
         files, unused = image_files(paths)
         truths = [None] * len(files)
@@ -112,6 +119,11 @@ def images_of(
         raise ValueError(
             f"All {len(there)} images are in folders of {shown(sorter.folder)} already. To sort them again, "
             "give another folder with --sort-into."
+        )
+    if not files and moved and sorter is not None:
+        raise ValueError(
+            "There are no images. An earlier run may have moved them: there are some in folders of "
+            f"{shown(sorter.folder)}. Nothing was changed."
         )
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")

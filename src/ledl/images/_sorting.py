@@ -7,21 +7,31 @@ import os
 import re
 import secrets
 import shutil
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain, count
 from pathlib import Path
 
 from ledl.files import place_for
 from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, is_hidden
-from ledl.images._reading import shown
+from ledl.images._reading import content_key, shown
 from ledl.text import is_printable
 
 # Names that Windows keeps for devices, with any ending.
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 NUMBERED = re.compile(r" \(\d+\)$")  # what is added to names that are taken
 LONGEST_NAME = 255  # bytes, on nearly all file systems
+
+
+@dataclass(slots=True)
+class Alike:
+    """Files of one size and one name, apart from numbers."""
+
+    new: list[Path] = field(default_factory=list)
+    read: dict[str, list[Path]] = field(default_factory=dict)  # by `content_key`
 
 
 class Sorter:
@@ -59,11 +69,15 @@ class Sorter:
             if place.exists():
                 place_for(place / "image")  # raises if nothing can be written there
         # What is sorted already, by the names that it may have had, and its size.
-        self._before: dict[tuple[str, int], list[Path]] = {}
+        self._before: defaultdict[tuple[str, int], Alike] = defaultdict(Alike)
         for home in (self.folder / name for name in dict.fromkeys([*self.names, *former])):
             for path in sorted(home.iterdir()) if home.is_dir() else ():
                 for name in {path.name, NUMBERED.sub("", path.stem) + path.suffix} if path.is_file() else ():
-                    self._before.setdefault((name, path.stat().st_size), []).append(path)
+                    self._before[name, path.stat().st_size].new.append(path)
+        # Images of one name get numbers: how many are taken in a folder, and the files there by their size.
+        self._n_taken: Counter[tuple[Path, str]] = Counter()
+        self._taken: defaultdict[tuple[Path, str, int], Alike] = defaultdict(Alike)
+        self._key = cache(content_key)  # reads a file once
 
     def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
         """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
@@ -89,6 +103,10 @@ class Sorter:
         unused = [(file, reason) for file, reason in zip(files, reasons, strict=True) if reason]
         return [bool(reason) for reason in reasons], unused
 
+    def moved_before(self) -> set[str]:
+        """Return the names of images that an earlier run may have moved: none, if this one does not move."""
+        return {name for name, _ in self._before} if self.how == "move" else set()
+
     def put(self, image: str | os.PathLike[str], name: str) -> Path:
         """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.
 
@@ -96,14 +114,14 @@ class Sorter:
         """
         source, home = Path(image), self.folder / name
         try:
+            size = source.stat().st_size
             self.astray += [
                 path
-                for path in self._before.get((source.name, source.stat().st_size), [])
+                for path in self._like(source, self._before.get((source.name, size), Alike()))
                 if path.parent != home and path.is_file() and filecmp.cmp(source, path, shallow=False)
             ]
             home.mkdir(parents=True, exist_ok=True)
-            for number in count(1):
-                target = home / (source.name if number == 1 else f"{source.stem} ({number}){source.suffix}")
+            for target in self._targets(source, home, size):
                 if self.how != "link" and _is_link_to(source, target):
                     target.unlink()  # the image comes in place of a link from an earlier time
                 elif target.is_file() and filecmp.cmp(source, target, shallow=False):
@@ -140,6 +158,32 @@ class Sorter:
                 f"before: {first}. Delete them there, or sort into an empty folder."
             )
         return text
+
+    def _targets(self, source: Path, home: Path, size: int) -> Iterator[Path]:
+        """Yield the names that an image may get: of files that may be the same, and then free ones."""
+        key = home, source.name
+        targets = (
+            home / (source.name if number == 1 else f"{source.stem} ({number}){source.suffix}")
+            for number in count(self._n_taken[key] + 1)
+        )
+        for target in targets:
+            if not os.path.lexists(target):
+                break
+            self._n_taken[key] += 1
+            if target.is_file():
+                self._taken[(*key, target.stat().st_size)].new.append(target)
+        yield from self._like(source, self._taken.get((*key, size), Alike()))
+        yield from chain([target], targets)
+
+    def _like(self, source: Path, files: Alike) -> list[Path]:
+        """Return the files that may have the content of an image, without a look at all pairs."""
+        if not files.read and len(files.new) < 2:
+            return files.new  # one file is compared at once
+        for path in files.new:
+            if path.is_file():
+                files.read.setdefault(self._key(path), []).append(path)
+        files.new.clear()
+        return files.read.get(self._key(source), [])
 
     def _place(self, source: Path, target: Path) -> None:
         """Copy, link or move a file to a name. Raise FileExistsError if the name is taken."""
