@@ -179,7 +179,7 @@ def test_real_photos_are_recognized_from_five_of_each_class(features, least):
     trained = fit_folder(root, features=features, per_class=5, method="crc", thumbnails=False)
     known = list(zip(trained.record.files, trained.record.sha256, strict=True))
     files = sorted(root.rglob("*.jpg"))
-    seen, _ = trained_on(known, files)
+    seen, _, _ = trained_on(known, files)
     others = [file for file, is_seen in zip(files, seen, strict=True) if not is_seen]
     said = predict_files(trained, others)
     assert len(others) == 210
@@ -242,13 +242,20 @@ def test_training_images_are_recognized_by_their_content(tmp_path):
         ("cat/0.png", digests["q/cat/0"]),
         ("dog/1.png", digests["p/dog/1"]),
     ]
-    seen, n_copies = trained_on(known, list(files.values()))
+    seen, *others = trained_on(known, list(files.values()))
     assert dict(zip(files, seen, strict=True)) == {
         "p/cat/0": True, "q/cat/0": True, "p/dog/0": False, "p/dog/1": True, "p/fox/0": False,
     }  # fmt: skip
-    assert n_copies == 1
+    assert others == [1, 0]
     renamed = files["p/fox/0"].rename(tmp_path / "other.png")
-    assert trained_on([("fox/0.png", digests["p/fox/0"])], [renamed]) == ([True], 0)
+    assert trained_on([("fox/0.png", digests["p/fox/0"])], [renamed]) == ([True], 0, 0)
+    Image.open(files["p/dog/0"]).save(files["p/dog/0"], dpi=(72, 72))  # the pixels are as they were
+    both = [files["p/dog/0"], files["p/cat/0"]]
+    assert trained_on([("dog/0.png", digests["p/dog/0"])], both) == ([False, False], 0, 1)
+    assert trained_on([("dog/0.png", digests["p/dog/0"])], [*both, files["p/dog/1"]])[1:] == (
+        0,
+        0,
+    )  # it is there
 
 
 def test_predictions_are_those_of_the_pipeline(folder, tmp_path):

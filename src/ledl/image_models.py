@@ -1012,11 +1012,12 @@ def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) ->
     return shown("/".join(whole.parts[-max(n_below, 2) :]))
 
 
-def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
-    """Return for each image if it is a training image, and the number of other images that are copies of one.
+def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int, int]:
+    """Return for each image if it is a training image; how many others are copies of one, or have its name.
 
     `known` has name and sha256 of the training images. An image with the same content is a training image, as
-    often as the content is in `known`. Images whose path ends with the name come first.
+    often as the content is in `known`. Images whose path ends with the name come first. An image with the name
+    of a training image whose content is nowhere may be that image, changed since, or another one.
     """
     contents = {}
     for i, path in enumerate(paths):
@@ -1026,12 +1027,20 @@ def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple
     names: dict[str, list[str]] = {}
     for name, content in known:
         names.setdefault(content, []).append(f"/{name}")
+    whole = [shown(Path(os.path.abspath(path)).as_posix()) for path in paths]
     copies = [i for i, content in contents.items() if content in left]
-    copies.sort(
-        key=lambda i: not shown(Path(os.path.abspath(paths[i])).as_posix()).endswith(tuple(names[contents[i]]))
-    )
+    copies.sort(key=lambda i: not whole[i].endswith(tuple(names[contents[i]])))
     seen = [False] * len(paths)
     for i in copies:
         seen[i] = left[contents[i]] > 0
         left[contents[i]] -= 1
-    return seen, len(copies) - sum(seen)
+    lost: dict[str, list[str]] = {}  # names of training images whose contents are nowhere, by file
+    for content in left.keys() - contents.values():
+        for name in names[content]:
+            lost.setdefault(Path(name).name, []).append(name)
+    n_changed = sum(
+        path.endswith(tuple(lost.get(Path(path).name, ())))
+        for path, is_seen in zip(whole, seen, strict=True)
+        if not is_seen
+    )
+    return seen, len(copies) - sum(seen), n_changed

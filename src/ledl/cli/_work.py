@@ -132,7 +132,7 @@ def images_of(
     known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:
         say(console, "The training images of this model are not known. The accuracy may be too high.", "yellow")
-    seen, n_copies = trained_on(known, files)
+    seen, n_copies, n_changed = trained_on(known, files)
     if all(seen):
         raise ValueError("The model was trained on all of these images. Give other images to test it.")
     if any(seen):
@@ -141,6 +141,13 @@ def images_of(
         say(
             console,
             f"{n_copies} of the other images are copies of training images. They count in the accuracy.",
+        )
+    if n_changed:
+        say(
+            console,
+            f"{n_changed} images have the names of training images, but other contents. If a program has "
+            "changed these files, such as their tags, they are training images, and the accuracy is too high.",
+            style="yellow",
         )
     kept = [i for i, is_seen in enumerate(seen) if not is_seen]
     return [files[i] for i in kept], [truths[i] for i in kept]

@@ -5,8 +5,8 @@ arrays one after another. It is complete or not there, and holds only numbers. T
 finds damage faster than the digests in hashlib do; it is not a signature.
 
 The span of fewer samples than features, or of samples in the space of a kernel, has no coordinates of its own:
-another machine, or another number of BLAS threads, finds others. The file has those of the samples then, and atoms
-are brought from the old ones to the new.
+another machine, or another number of BLAS threads, finds others. The file has those of the samples then, and
+atoms are brought from the old ones to the new.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Checkpoint:
     def _in_our_coordinates(self, saved: Mapping[str, Array]) -> Array:
         """Return the state in a file for the coordinates that the samples have now."""
         M, before = np.array(saved["M"]), saved.get("coordinates")
-        if before is None or np.array_equal(before, self._coordinates):
+        if before is None or self._coordinates is None or np.array_equal(before, self._coordinates):
             return M
         # Atoms are combinations of samples, B = C X: so in any coordinates.
         r, tol = before.shape[1], self._n * np.finfo(self._dtype).eps
