@@ -345,7 +345,9 @@ def test_the_real_network_refuses_other_sizes_at_once(real):
         extractor.transform(listing.filenames)
 
 
-@pytest.mark.parametrize("damage", ["short", "one", "nan", "archive", "garbage", "one bit", "another image"])
+@pytest.mark.parametrize(
+    "damage", ["short", "one", "nan", "archive", "garbage", "one bit", "bracket", "another image"]
+)
 def test_damaged_features_in_a_cache_are_computed_again(files, model, tmp_path, damage):
     extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache").fit()
     expected = extractor.transform(files)
@@ -354,6 +356,8 @@ def test_damaged_features_in_a_cache_are_computed_again(files, model, tmp_path, 
             content = bytearray(kept.read_bytes())
             content[130] ^= 1  # among the features
             kept.write_bytes(content)
+        elif damage == "bracket":
+            kept.write_bytes(kept.read_bytes().replace(b")", b"(", 1))  # in the header
         elif damage == "another image":
             kept.write_bytes(files_kept[0].read_bytes())
         elif damage == "archive":

@@ -61,8 +61,8 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
             raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
         if in_label < len(row) and {*"\r\n"} & {*row[in_label].strip()}:
             raise ImageError(
-                f"{where}: the label {label[:40]!r} has a line break. Perhaps a quotation mark before it is not "
-                "closed. Remove the mark, or the line break."
+                f"{where}: the label {label[:40]!r} has a line break. Perhaps a quotation mark before it is "
+                "not closed. Remove the mark, or the line break."
             )
         if len(label) > LONGEST_LABEL:
             raise ImageError(
