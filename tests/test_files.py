@@ -57,7 +57,7 @@ def test_a_new_file_gets_the_rights_that_the_mask_allows(tmp_path, monkeypatch, 
     assert mode_of(tmp_path / "file") == mode_of(tmp_path / "replaced") == mode
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o444, 0o666, 0o755])
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o666, 0o755])
 def test_an_old_file_keeps_its_rights_and_nobody_sees_more_meanwhile(tmp_path, mode):
     path = tmp_path / "file"
     path.write_bytes(b"old")
@@ -94,6 +94,19 @@ def test_a_group_that_cannot_stay_gives_its_rights_to_no_other(tmp_path, monkeyp
     monkeypatch.setattr(os, "chown", refuse)
     write_atomically(path, b"new")
     assert (path.read_bytes(), mode_of(path)) == (b"new", later)
+
+
+def test_a_file_that_is_write_protected_is_not_replaced(tmp_path, monkeypatch):
+    path, link = tmp_path / "file", tmp_path / "link"
+    write_atomically(path, b"old")
+    link.symlink_to(path)
+    # Root may write to everything, so ask as somebody else would be answered.
+    monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK or place != path.resolve())
+    for name in (path, link):
+        with pytest.raises(PermissionError, match=f"{name} is write-protected. Choose another name, or allow"):
+            write_atomically(name, b"new")
+    write_atomically(tmp_path / "new", b"new")
+    assert (path.read_bytes(), {*tmp_path.iterdir()}) == (b"old", {path, link, tmp_path / "new"})
 
 
 def test_only_files_are_replaced_or_opened(tmp_path):

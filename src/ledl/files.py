@@ -24,8 +24,8 @@ ABANDONED_AFTER = 3600.0
 def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
     """Return where a file is or will be, behind all links, and the state of the file that is there, or None.
 
-    Raise OSError if a file cannot be written there: in place of a folder, a device, a pipe or a socket, or in a
-    folder that does not exist or is read-only.
+    Raise OSError if a file cannot be written there: in place of a folder, a device, a pipe, a socket or a file
+    that is write-protected, or in a folder that does not exist or is read-only.
     """
     place = Path(os.path.realpath(path))
     if not place.parent.is_dir():
@@ -38,6 +38,10 @@ def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None
         raise IsADirectoryError(f"{path} is a folder. Give the name of a file in it.")
     if found is not None and not stat.S_ISREG(found.st_mode):
         raise FileExistsError(f"{path} exists and is not a regular file. Choose another name, or delete it.")
+    if found is not None and not os.access(place, os.W_OK):  # the folder alone would let it be replaced
+        raise PermissionError(
+            f"{path} is write-protected. Choose another name, or allow yourself to write to it."
+        )
     try:
         tempfile.TemporaryFile(dir=place.parent).close()
     except OSError as error:

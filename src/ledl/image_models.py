@@ -588,7 +588,7 @@ def fit_folder(
             "--unlabelled FOLDER, or leave their labels blank in the table of --labels."
         )
     extractor = find_extractor(files, features, preprocessing, size, cache, report)
-    extractor.set_params(max_pixels=max_pixels)
+    extractor.set_params(max_pixels=max_pixels).fit()  # loads a network, or says now why it cannot
     if n_known:
         report(f"Unlabelled images that are among the labelled ones: {n_known}. They count once, as labelled.")
     if others:
@@ -663,9 +663,9 @@ def fit_files(
     watch: Watch,
     skip_unreadable: bool = False,
 ) -> ImageModel:
-    """Make features of images, and return the model that `fit_features` fits on them."""
+    """Make features of images with a fitted extractor, and return the model of `fit_features`."""
     everything = [*files, *unlabelled]
-    X, skipped = features_of(extractor.fit(), everything, watch)
+    X, skipped = features_of(extractor, everything, watch)
     if skipped and not skip_unreadable:
         raise unreadable(list(skipped.values()), len(everything))
     return fit_features(extractor, X, everything, labels, method, select, seed, skipped)
@@ -906,9 +906,11 @@ def training_notes(trained: ImageModel, labels: Sequence[str] | None) -> list[st
     n_near = len({name for pair in record.near_copies for name in pair})
     notes = same_contents(record)
     if notes:
-        n_same = len(record.sha256) - len(set(record.sha256))
+        # Copies with other labels contradict each other, and do not make the accuracy too high.
+        n_same = len(record.sha256) - len({*zip(record.sha256, record.labels, strict=True)})
         so = "They count once." if trained.answers else "The accuracy is too high."
-        notes = [*notes[:10], f"Copies of other training images: {n_same}. {so}"]
+        copies = f"Copies of other training images with the same label: {n_same}. {so}"
+        notes = notes[:10] + [copies] * (n_same > 0)
     elif n_near >= MANY_NEAR * len(record.files):
         example = " and ".join(record.near_copies[0])
         notes = [

@@ -137,7 +137,11 @@ def test_images_with_the_same_content_are_named(folder, tmp_path):
     printed = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST).stdout
     assert "Equal images: null/00.png, null/copy.png\n" in printed
     assert "different labels (null, zwei), so one is wrong: null/01.png, zwei/wrong.png\n" in printed
-    assert "Copies of other training images: 2." in printed
+    assert "Copies of other training images with the same label: 1. The accuracy is too high" in printed
+    (photos / "null" / "copy.png").unlink()
+    printed = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST).stdout
+    assert "different labels (null, zwei)" in printed
+    assert "Copies of" not in printed  # they contradict each other
 
 
 def test_large_images_are_refused_unless_allowed(folder, model, tmp_path):
@@ -290,6 +294,7 @@ def test_a_model_knows_its_network(folder, tmp_path):
     done = run("fit", folder / "known", "-o", out, "--features", network)
     assert done.returncode == 2
     assert "--preprocessing" in done.stderr
+    assert "Training" not in done.stderr  # it has not begun
     options = ["--features", "network.onnx", "--preprocessing", "imagenet", "--method", "crc"]
     options += ["--per-class", "4"]
     done = run("fit", folder / "known", "-o", out, *options, cwd=tmp_path)

@@ -57,6 +57,13 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(tmp_path, monkeypatc
     assert n_least <= done.stderr.count(" of 4 cells.") <= n_most
 
 
+def test_the_first_line_of_progress_counts_the_cells_that_are_kept(tmp_path):
+    assert "0 of 4 cells." in run("reproduce", *QUICK, "--out", tmp_path).stderr
+    assert run("reproduce", *QUICK, "--out", tmp_path).stderr == "4 of 4 cells.\n"
+    next((tmp_path / "cells").glob("*/*.json")).unlink()
+    assert run("reproduce", *QUICK, "--out", tmp_path).stderr.startswith("3 of 4 cells. About 1 s left.")
+
+
 def test_semi_stands_for_methods_and_without_datasets_for_those_of_the_paper(tmp_path):
     words = ["--methods", "label-propagation,crc", *QUICK[2:], "--out", tmp_path / "out"]
     done = run("reproduce", "semi", "digits", *words)

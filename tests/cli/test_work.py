@@ -77,6 +77,8 @@ def test_formats_agree(folder, model):
         np.testing.assert_allclose(row["probability"], float(line["probability"]), rtol=1e-3)
         np.testing.assert_allclose(row["p_value"], float(line["p_value"]), rtol=1e-3)
     assert rows[0]["label"] in run("predict", model, *paths).stdout
+    for form in ("csv", "json"):
+        assert "p_value" not in run("predict", model, *paths, "--format", form).stdout
 
 
 BAD_CLASSES = ["=cmd|' calc'!A0", "\x1b[31m\nAccuracy: 100 %", '@"x";=1+2']

@@ -226,6 +226,24 @@ def test_files_that_are_none(content, tmp_path):
         reproduce(Plan(path, ["crc"], **QUICK), tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"(600, 2)", b"(600, 2("),  # TokenError
+        (b"\x2d\x03\x2d", b"\x2d\x03\xff"),  # NotImplementedError: a zip of another version
+        (b"\x2d\x03\x2d\0\0", b"\x2d\x03\x2d\0\1"),  # RuntimeError: a password is needed
+    ],
+)
+def test_files_that_are_damaged(old, new, tmp_path):
+    path = tmp_path / "bad.npz"
+    np.savez(path, X=np.ones((600, 2)), y=np.arange(600) % 2)
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(ValueError, match=r"bad.npz cannot be read as a .npz file .* Write it with numpy.savez"):
+        reproduce(Plan(path, ["crc"], **QUICK), tmp_path / "out")
+
+
 def test_two_files_of_one_name_would_be_one_column(samples, tmp_path):
     (tmp_path / "b").mkdir()
     other = (tmp_path / "b" / samples.name).resolve()

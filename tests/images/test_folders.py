@@ -91,7 +91,7 @@ def bad_image(kind, path):
 
 KINDS = {
     "text": "is not an image",
-    "empty": "is not an image",
+    "empty": "is empty: it has no bytes. Replace or remove",
     "truncated": "cannot be decoded",
     "large": "more than 67108864",
     "bomb": "too many pixels",

@@ -116,6 +116,15 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),
         ("path,label\na.png,dog\n%s,cat\n" % ("x" * 5000), "line 3: there is no image 'x{200}'. Paths"),
         ('path,label\n"""a\\u0000.png""",cat\n', r"line 2: there is no image 'a\\x00.png'"),
+        ('a.png,cat\nb.png,"dog\nsub/c.png,dog\n', "line 2: a quotation mark is not closed.* Remove it"),
+        ('path,label,note\na.png,cat,"x\nb.png,dog,\n', "line 2: a quotation mark is not closed"),
+        ('a.png,cat\nb.png,"dog', "line 2: a quotation mark is not closed"),
+        (
+            'a.png,cat\nb.png,"dog\nsub/c.png,"a, b"\n',
+            r"line 2: the label 'dog\\nsub/c.png,a' has a line break",
+        ),
+        ('a.png,cat\r"b.png,dog\rsub/c.png",dog\r', r"line 2: there is no image 'b.png,dog\\rsub/c.png'"),
+        ('a.png,cat\nb.png,"' + "x,y\n" * 50_000, "line 2 has no end .*Close its quotation mark"),
         ("PK\x03\x04\0\0", "cannot be read: it is not text. In a spreadsheet, save the table as CSV"),
     ],
 )
@@ -124,6 +133,24 @@ def test_bad_tables_are_reported_with_the_line(text, message, photos):
     (photos / "labels.csv").write_text(text)
     with pytest.raises(ImageError, match=message):
         load_image_folder(photos, labels="labels.csv")
+
+
+def test_quotation_marks_that_are_closed_are_understood(photos):
+    os.rename(photos / "b.png", photos / "b\nb.png")
+    rows = [
+        '"a.png",""',
+        '"b\nb.png","a ""big"" cat"',
+        'sub/c.png,"dog" 2',
+        'Käse.png,5" pipe,"a\nnote"',
+        '"a.png",cat\n',
+    ]
+    (photos / "t.csv").write_text("\n".join(rows))
+    expected = {"a.png": "cat", "b\nb.png": 'a "big" cat', "sub/c.png": "dog 2", "Käse.png": '5" pipe'}
+    assert labels_of(photos, "t.csv") == expected
+    (photos / "t.csv").write_text(
+        f'path,label\na.png,"{to_cell("a" + chr(10) + "b").replace(chr(34), chr(34) * 2)}"\n'
+    )
+    assert labels_of(photos, "t.csv") == {"a.png": "a\nb"}  # as ledl predict writes it
 
 
 def test_a_missing_table_is_reported(photos):

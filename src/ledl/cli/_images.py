@@ -183,7 +183,13 @@ def fit(
         typer.Option(min=1, help="Number of random training images per class. Default: all.", metavar="N"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of --per-class: another seed draws other images.")
+        int,
+        typer.Option(
+            min=0,
+            max=2**32 - 1,
+            help="Seed of all that is random: the images that --per-class draws, the start of the method, and "
+            "the folds in which settings are chosen.",
+        ),
     ] = 0,
     select: Annotated[
         Select,

@@ -211,14 +211,15 @@ def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str
 def _progress(console: Console) -> Iterator[tuple[Callable[[Progress], None], Callable[[str], None]]]:
     """Yield two functions that show the progress and a text: in a bar, or in a line every 30 seconds."""
     if not console.is_terminal:
-        printed = time.monotonic() - 2 * LINE_EVERY  # the first line at once
+        printed: float | None = None
 
         def print_now_and_then(progress: Progress) -> None:
             nonlocal printed
-            if time.monotonic() - printed > LINE_EVERY:
+            if printed is None or time.monotonic() - printed > LINE_EVERY:
+                hint = _for_figures(progress) if printed is None else ""  # in the first line
                 printed = time.monotonic()
                 text = f"{progress.n_done} of {progress.n_cells} cells. {_left(progress)}"
-                say(console, f"{text} {_for_figures(progress) if not progress.n_done else ''}".rstrip())
+                say(console, f"{text} {hint}".rstrip())
 
         yield print_now_and_then, lambda text: None
         return
@@ -251,7 +252,7 @@ def _for_figures(progress: Progress) -> str:
 
 def _left(progress: Progress) -> str:
     seconds = progress.seconds_left
-    if seconds is None:
+    if not seconds:  # not known, or nothing is left
         return ""
     minutes = round(seconds / 60)
     return f"About {minutes} min left." if minutes >= 2 else f"About {max(round(seconds), 1)} s left."

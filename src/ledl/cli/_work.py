@@ -246,7 +246,7 @@ def write_answers(
                 "truth": None if said.error else truth,
                 "probability": said.probability,
                 "ranking": [{"label": label, value: number} for label, number in ranking] or None,
-                "p_value": said.p_value,
+                "p_value": said.p_value if has_p_value else None,
             }
             fields = {name: value for name, value in fields.items() if value is not None}
             out.write(f"{before}\n{to_json(fields)}")

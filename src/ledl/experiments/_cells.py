@@ -12,8 +12,6 @@ import subprocess
 import tempfile
 import time
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -104,9 +102,11 @@ def read_samples(path: Path) -> Bunch:
     """Return samples and labels in a NumPy file: arrays X and y, or data and target, or features and labels."""
     how = "Write it with numpy.savez(path, X=samples, y=labels)."
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = dict(file)
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except (PermissionError, MemoryError):  # the file may be good
+        raise
+    except Exception as error:  # damaged files raise many types
         if "Object arrays" in str(error):
             how = "Python objects may run code. Write labels as text, y.astype(str), and samples as numbers."
         raise ValueError(f"{path} cannot be read as a .npz file ({error}). {how}") from error

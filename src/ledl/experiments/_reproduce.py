@@ -128,7 +128,7 @@ def reproduce(
     figures : bool, default=True
         Whether to draw figures, and compute the cells that only they need.
     watch : callable, default does nothing
-        Function that is called with the progress after each cell.
+        Function that is called with the progress: first with the kept cells, then after each cell that ends.
     tell : callable, default does nothing
         Function that is called with a line of text for each further step.
 
@@ -149,7 +149,7 @@ def reproduce(
     """
     check(plan, figures)
     digests = {dataset: dataset_digest(dataset) for dataset in plan.datasets}
-    folder, store, known, failures = Path(out), Store(out), {}, []
+    folder, store, failures = Path(out), Store(out), []
     damaged: list[str] = []
     with ExitStack() as stack:  # errors of the options are raised before anything is written
         workers = None
@@ -174,8 +174,12 @@ def reproduce(
         cells = list(dict.fromkeys(cells))
         n_of_tables = len(plan.cells()) + len(plan.new_sample_cells())
         progress = Progress(cells, n_jobs, n_for_figures=len(cells) - n_of_tables)
+        known = kept_results(cells, store, damaged.append)
+        for cell, result in known.items():
+            progress.update(Done(cell, result))
         watch(progress)
-        for done in run_cells(cells, store, n_jobs, device, workers, damaged.append):
+        missing = [cell for cell in cells if cell not in known]
+        for done in run_cells(missing, store, n_jobs, device, workers):
             if done.result is not None:
                 known[done.cell] = done.result
             if done.error:
@@ -315,39 +319,40 @@ def command(
     return shlex.join(words)
 
 
+def kept_results(cells: Sequence[Cell], store: Store, tell: Callable[[str], None]) -> dict[Cell, Any]:
+    """Return the results of the cells that are stored. `tell` is called with a text about each damaged one."""
+    known = {}
+    for cell in cells:
+        result = store.get_checked(cell)
+        if result is not None:
+            known[cell] = result
+        elif store.has(cell.identity):
+            where = f"{title_of(cell.dataset)}, {cell.method}, split {cell.seed}"
+            tell(f"{where}: the stored result was damaged or altered. It was computed again.")
+    return known
+
+
 def run_cells(
     cells: Sequence[Cell],
     store: Store,
     n_jobs: int = 1,
     device: str | None = None,
     workers: Workers | None = None,
-    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Done]:
-    """Yield every cell: first the stored ones, then the others as they end, in no particular order.
+    """Yield every cell as it ends, in no particular order.
 
     Each process stores a cell before it takes the next one. Cells of `workers`, those of a cluster, are stored
-    here. A cell that fails is yielded with its error and does not stop the others. `tell` is called with a text
-    about each stored cell that is damaged and therefore computed again.
+    here. A cell that fails is yielded with its error and does not stop the others.
     """
-    missing = []
-    for cell in cells:
-        known = store.get_checked(cell)
-        if known is not None:
-            yield Done(cell, known)
-            continue
-        missing.append(cell)
-        if store.has(cell.identity):
-            where = f"{title_of(cell.dataset)}, {cell.method}, split {cell.seed}"
-            tell(f"{where}: the stored result was damaged or altered. It was computed again.")
     if workers is not None:
-        yield from map(store.keep, workers.run(missing, store))
+        yield from map(store.keep, workers.run(cells, store))
         return
-    n_jobs = min(n_jobs, max(len(missing), 1))  # more processes would only start
+    n_jobs = min(n_jobs, max(len(cells), 1))  # more processes would only start
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     if n_jobs > 1:
-        code = dict.fromkeys(digest for cell in missing if cell.own for digest in cell.own.source.values())
+        code = dict.fromkeys(digest for cell in cells if cell.own for digest in cell.own.source.values())
         options |= {"initializer": follow, "initargs": (os.getpid(), *code)}
-    yield from Parallel(n_jobs, **options)(delayed(_run_and_keep)(cell, store, device) for cell in missing)
+    yield from Parallel(n_jobs, **options)(delayed(_run_and_keep)(cell, store, device) for cell in cells)
 
 
 def _run_and_keep(cell: Cell, store: Store, device: str | None) -> Done:

@@ -398,18 +398,18 @@ class NetworkFeatures(ImageTransformer):
                 ) from error
             self._loaded: tuple[str, Network] = name, network
         network = self._loaded[1]
+        if getattr(self, "identity_", network.identity) != network.identity:
+            raise ValueError(
+                f"This was trained on features of {self.identity_}, but {name} is {network.identity}. "
+                "Give the first one: set_params(model=...), for a pipeline of ledl fit "
+                "set_params(features__model=...), on the command line --features. Or fit again."
+            )
         preprocessing = self.preprocessing or network.preprocessing
         if preprocessing is None:
             raise ValueError(
                 f"The preprocessing of {Path(name).name} is not known. Give preprocessing= (--preprocessing on "
                 "the command line): ledl.features.IMAGENET (imagenet) for networks of torchvision, "
                 "ledl.features.CAFFE (caffe) for the original ResNets, or your own Preprocessing."
-            )
-        if getattr(self, "identity_", network.identity) != network.identity:
-            raise ValueError(
-                f"This was trained on features of {self.identity_}, but {name} is {network.identity}. "
-                "Give the first one: set_params(model=...), for a pipeline of ledl fit "
-                "set_params(features__model=...), on the command line --features. Or fit again."
             )
         if getattr(self, "preprocessing_", preprocessing) != preprocessing:
             raise ValueError(
@@ -468,7 +468,7 @@ class FeatureCache:
             with open_regular(self._path(key)) as file:
                 features: Array = np.lib.format.read_array(file, allow_pickle=False)
                 is_whole = file.read() == _checksum(key, features)
-        except (OSError, ValueError, EOFError, MemoryError):
+        except Exception:  # damaged headers raise many types
             return None
         is_plain = features.ndim == 1 and features.dtype == np.float32 and np.isfinite(features).all()
         return features if is_whole and is_plain and n_features in (None, len(features)) else None

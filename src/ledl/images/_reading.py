@@ -87,6 +87,8 @@ def _why_unknown(path: Source) -> str:
     """Return why Pillow does not know the format of a file, and what to do."""
     with Path(path).open("rb") as file:
         start = file.read(12)
+    if not start:
+        return "is empty: it has no bytes. Replace or remove the file."
     for brands, remedy in OPTIONAL.values():
         if start[4:8] == b"ftyp" and start[8:12] in brands:
             return f"cannot be read here. {remedy}"

@@ -18,6 +18,7 @@ PATHS, LABELS = ("filename", "path"), ("label",)
 SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)  # the first line of some tables of Excel
 LONGEST_LABEL = 255  # characters, as for names of folders
 LARGEST_TABLE = 2**26  # bytes: about a million lines
+END = "\0"  # follows the text of a table, which has none. It is in a cell only if that does not end before.
 
 
 def find_table(root: Path, table: str | os.PathLike[str]) -> Path:
@@ -37,6 +38,11 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
     Raise ImageError with the number of the line that cannot be understood.
     """
     rows = _rows(table)
+    if rows and rows[-1][1][-1].endswith(END):
+        raise ImageError(
+            f"{shown(table)}, line {rows[-1][0]}: a quotation mark is not closed, so that all lines after it "
+            "belong to one cell. Remove it, or close it."
+        )
     columns = _columns(rows[0][1]) if rows else None
     rows = rows[columns is not None :]
     in_path, in_label = columns or (0, 1)
@@ -53,6 +59,11 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
             continue
         if not name:
             raise ImageError(f"{where}: there is a label, {label!r}, but no path. Add the path.")
+        if in_label < len(row) and {*"\r\n"} & {*row[in_label].strip()}:
+            raise ImageError(
+                f"{where}: the label {label[:40]!r} has a line break. Perhaps a quotation mark before it is "
+                "not closed. Remove the mark, or the line break."
+            )
         if len(label) > LONGEST_LABEL:
             raise ImageError(
                 f"{where}: the label {label[:40]!r}... has {len(label):,} characters, but {LONGEST_LABEL} is "
@@ -98,18 +109,34 @@ def _rows(table: Path) -> list[tuple[int, list[str]]]:
         hint = SEPARATOR.fullmatch(first)
         text = end + rest if hint else text
         for separator in hint[1] if hint else ",;\t":
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+            rows = _split(text, separator)
             if rows and _columns(rows[0][1]):
                 return rows
             if not best or sum(len(row) > 1 for _, row in rows) > sum(len(row) > 1 for _, row in best):
                 best = rows
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise ImageError(
             f"The labels in {shown(table)} cannot be read: {str(error).rstrip('.')}. In a spreadsheet, save "
             "the table as CSV (UTF-8)."
         ) from error
     return best
+
+
+def _split(text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of a table that are not blank: number of their first line, and cells.
+
+    If the last cell does not end, it has `END` at its end.
+    """
+    reader = csv.reader(io.StringIO(f"{text}\n{END}", newline=""), delimiter=separator)
+    rows, line = [], 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row) and row != [END]:
+                rows.append((line, row))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"line {line} has no end ({error}). Close its quotation mark, or remove it") from error
+    return rows
 
 
 def _encoding(content: bytes) -> str:
