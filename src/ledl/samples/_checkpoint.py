@@ -176,11 +176,9 @@ class Checkpoint:
             "coordinates": ((self._n, n_coordinates), self._dtype),
             "codes": ((self._n, 2, K), self._dtype),  # Z and L of each sample
         }
-        return (
-            shapes
-            if n_coordinates
-            else {name: shape for name, shape in shapes.items() if name != "coordinates"}
-        )
+        if not n_coordinates:
+            del shapes["coordinates"]
+        return shapes
 
     def _in_our_coordinates(self, saved: Mapping[str, Array]) -> Array:
         """Return the state in a file for the coordinates that the samples have now."""
