@@ -1,24 +1,28 @@
 """Digests of code: they change with the code, and with nothing else."""
 
+import copy
 import importlib
 import json
 import os
 import subprocess
 import sys
 import threading
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.stats import loguniform, uniform
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from ledl.code_digests import code_digests, described
 from ledl.methods import own_method
@@ -131,17 +135,25 @@ def test_functions_are_a_part_of_the_code(tmp_path):
     assert len({*one, *two}) == 6
 
 
-def test_the_code_of_parameters_that_are_no_functions_counts(module):
+# Ways to hold a class or a function of a module.
+HOLDERS = {
+    "object": lambda user: RandomizedSearchCV(SVC(), {"C": user.Values()}),
+    "method": lambda user: FunctionTransformer(user.Values().rvs),
+    "scorer": lambda user: GridSearchCV(SVC(), {}, scoring=make_scorer(user.measure)),
+    "closure": lambda user: FunctionTransformer(closed_over(user.measure)),
+    "cache": lambda user: FunctionTransformer(lru_cache(user.measure)),
+    "compiled": lambda user: KNeighborsClassifier(metric=numba.njit(user.measure)),
+    "in an object": lambda user: FunctionTransformer(partial(Box.give, Box([user.measure]))),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_the_code_of_all_that_parameters_hold_counts(hold, module):
     text = "class Values:\n    def rvs(self, **more):\n        return 1.0\n"
-
-    def digests():
-        user = module(text)
-        search = RandomizedSearchCV(SVC(), {"C": user.Values()})
-        return code_digests(search)["of_a_user"], code_digests(user.Values().rvs)["of_a_user"]
-
-    first = digests()
-    text = text.replace("1.0", "2.0")
-    assert not {*first} & {*digests()}
+    text += "def measure(a, b):\n    return 1.0\n"
+    first = code_digests(hold(module(text)))["of_a_user"]
+    assert code_digests(hold(module(text)))["of_a_user"] == first
+    assert code_digests(hold(module(text.replace("1.0", "2.0"))))["of_a_user"] != first
 
 
 class Box:
@@ -167,11 +179,15 @@ VALUES = {
     "nested": lambda n: make_pipeline(FunctionTransformer(closed_over([n])), SVC()),
     "object": lambda n: Box({"n": [n]}),
     "method": lambda n: Box(n).give,
+    "method of an array": lambda n: np.full(3, n).dot,
+    "compiled": lambda n: numba.njit(closed_over(n)),
+    "cache": lambda n: lru_cache(closed_over(n)),
     "generator": np.random.RandomState,
     "set": lambda n: {f"a{n}", "b", "c", "d"},
     "keys": lambda n: {(1, n): 2, 3: 4},
     "objects": lambda n: np.array([None, n], dtype=object),
     "sparse": lambda n: csr_array([[0, n]]),
+    "tree": lambda n: FrozenEstimator(DecisionTreeClassifier(random_state=0).fit([[0], [n]], [0, 1])),
     "fitted": lambda n: FrozenEstimator(KNeighborsClassifier(1).fit([[0], [n]], [0, 1])),
 }
 
@@ -180,11 +196,13 @@ VALUES = {
 def test_values_are_described_by_what_they_hold(make):
     first = described({"x": make(1)})
     assert json.loads(json.dumps(first)) == first == described({"x": make(1)})
+    assert described({"x": copy.deepcopy(make(1))}) == first  # as clone makes it
     assert described({"x": make(2)}) != first
 
 
 def test_descriptions_are_those_of_every_process():
-    code = "import test_code_digests as t; print(t.json.dumps([t.described(f(1)) for f in t.VALUES.values()]))"
+    made = "t.described(t.copy.deepcopy(make(1))) for make in t.VALUES.values()"
+    code = f"import test_code_digests as t; print(t.json.dumps([{made}]))"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     found = []
     for seed in ("1", "2"):  # of the order of sets; NumPy's own generator has another state, too

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,36 +18,22 @@ PLAIN = (int, float, str, tuple)  # values that are a part of the code that has 
 
 
 def code_digests(*values: Any) -> dict[str, str]:
-    """Return the sha256 of the code of estimators and functions, and of their parts, by the name of the module.
+    """Return the sha256 of the code of estimators and functions, and of all that they hold, by module.
 
     That is all code of a module; of a notebook or script, the code that is used. Raise if a file is not what
-    was imported.
+    was imported. Python's own modules are left out.
     """
+    met: dict[Any, None] = {}
+    described(values, met)
     parts: dict[str, dict[Any, None]] = {}
-    for part in _parts_with_code(values):
-        _add_used(part, parts.setdefault(part.__module__, {}))
+    for part in met:
+        if part.__module__ and part.__module__.partition(".")[0] not in sys.stdlib_module_names:
+            _add_used(part, parts.setdefault(part.__module__, {}))
     digests = {}
     for name, own in parts.items():
         texts = map(_typed_in, own) if name == "__main__" else [_imported(name, own)]
         digests[name] = hashlib.sha256("\n".join([*texts, *map(_bound, own)]).encode()).hexdigest()
     return digests
-
-
-def _parts_with_code(value: Any) -> Iterator[Any]:
-    """Yield classes and functions of which a value is made: of estimators, their parameters, and lists."""
-    if isinstance(value, list | tuple | Mapping):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _parts_with_code(one)
-    elif isinstance(value, partial):
-        yield from _parts_with_code([value.func, value.args, value.keywords])
-    elif isinstance(value, MethodType):
-        yield from _parts_with_code([value.__func__, value.__self__])
-    elif isinstance(value, FunctionType):
-        yield value
-    elif value is not None and not isinstance(value, str | bytes | int | float | np.ndarray | np.generic):
-        yield from (value if isinstance(value, type) else type(value)).__mro__
-        if hasattr(value, "get_params") and not isinstance(value, type):
-            yield from _parts_with_code(value.get_params(deep=False))
 
 
 def _add_used(part: Any, found: dict[Any, None]) -> None:
@@ -112,20 +98,21 @@ def _typed_in(part: Any) -> str:
     return "\n".join(lines)
 
 
-def described(value: Any, above: tuple[int, ...] = ()) -> Any:
+def described(value: Any, met: dict[Any, None] | None = None, above: tuple[int, ...] = ()) -> Any:
     """Return a value as JSON can hold it: plain values as they are, all others by a digest of their content.
 
-    Equal values have equal descriptions in every process. What functions and classes do is not described:
-    `code_digests` knows their code. Raise ValueError if an object hides its content. `above` has the ids of the
-    objects that hold this one.
+    Equal values have equal descriptions in every process. Functions and classes are described by their names
+    and the values that they hold, and added to `met`: `code_digests` knows their code. Raise ValueError if an
+    object hides its content. `above` has the ids of the objects that hold this one.
     """
+    met = {} if met is None else met
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, np.generic):
-        return described(value.item(), above) if value.dtype.kind in "biufSU" else repr(value)
+        return described(value.item(), met, above) if value.dtype.kind in "biufSU" else repr(value)
     if id(value) in above:
         return f"the object {above[::-1].index(id(value))} above"
-    inside = partial(described, above=(*above, id(value)))
+    inside = partial(described, met=met, above=(*above, id(value)))
     if isinstance(value, Mapping):
         if all(isinstance(name, str) for name in value):
             return {name: inside(one) for name, one in value.items()}
@@ -137,18 +124,30 @@ def described(value: Any, above: tuple[int, ...] = ()) -> Any:
     if isinstance(value, bytes | bytearray):
         return _digest("bytes", value)
     if type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
-        return _digest(f"array {value.dtype} {value.shape}", np.ascontiguousarray(value).tobytes())
+        what = f"array {value.dtype} {value.shape}"
+        if value.dtype.names:  # between its fields may be bytes that mean nothing
+            return _digest(what, [inside(value[name]) for name in value.dtype.names])
+        return _digest(what, np.ascontiguousarray(value).tobytes())
     name = _name_of(value)
     if isinstance(value, FunctionType):
+        met[value] = None
         closed_over = [cell.cell_contents for cell in value.__closure__ or ()]
         content = inside([value.__defaults__, value.__kwdefaults__, closed_over])
         return name if content == [None, None, []] else _digest(name, content)
-    if isinstance(value, type | BuiltinFunctionType | np.ufunc | ModuleType):
+    if isinstance(value, BuiltinFunctionType):
+        owner = value.__self__  # of a method: the object
+        return name if owner is None or isinstance(owner, ModuleType) else _digest(name, inside(owner))
+    if isinstance(value, np.ufunc | ModuleType):
         return name
-    if value is np.random.mtrand._rand:
-        return "numpy.random"  # the generator of all that get none: its state is nobody's setting
+    met |= dict.fromkeys((value if isinstance(value, type) else type(value)).__mro__)
+    if isinstance(value, type):
+        return name
+    inner = getattr(value, "py_func", getattr(value, "__wrapped__", None))
+    if isinstance(inner, FunctionType):  # compiled by numba, or with a cache
+        return _digest(name, inside(inner))
     if hasattr(value, "get_params") and hasattr(value, "__dict__"):
-        return _digest(name, inside(vars(value)))  # without scikit-learn's version, which its pickles have
+        is_fitted = any(key.endswith("_") and not key.startswith("_") for key in vars(value))
+        return _digest(name, inside(vars(value) if is_fitted else value.get_params(deep=False)))
     reduce = copyreg.dispatch_table.get(type(value))
     try:
         content = reduce(value) if reduce else value.__reduce_ex__(4)
@@ -160,6 +159,9 @@ def described(value: Any, above: tuple[int, ...] = ()) -> Any:
     if isinstance(content, str):
         return f"{name} {content}"
     parts = [list(part) if isinstance(part, Iterator) else part for part in content]
+    if name.startswith("scipy.stats.") and len(parts) > 2 and isinstance(parts[2], dict):
+        # NumPy's generator as this process has it, or a copy: what draws from the distribution has its own.
+        parts[2] = {key: one for key, one in parts[2].items() if key != "_random_state"}
     return _digest(name, inside(parts))
 
 

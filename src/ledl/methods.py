@@ -17,8 +17,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from ledl.code_digests import code_digests
-
 Settings = Mapping[str, Any]
 
 # The paper's table 1: classification rates in %.
@@ -367,6 +365,8 @@ def own_method(given: Any) -> Method:
     Method
     """
     from sklearn.base import clone, is_regressor
+
+    from ledl.code_digests import code_digests  # with NumPy, which help does without
 
     name, estimator = given if isinstance(given, tuple | list) and len(given) == 2 else ("", given)
     if not isinstance(name, str):

@@ -146,7 +146,8 @@ def images_of(
         say(
             console,
             f"{n_changed} images have the names of training images, but other contents. If a program has "
-            "changed these files, such as their tags, they are training images, and the accuracy is too high.",
+            "changed these files, such as their tags, they are training images, and the accuracy is too high. "
+            "If they are other images, as in folders for training and for tests, all is well.",
             style="yellow",
         )
     kept = [i for i, is_seen in enumerate(seen) if not is_seen]

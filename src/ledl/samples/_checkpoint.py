@@ -143,7 +143,9 @@ class Checkpoint:
                         "path, or delete the file."
                     )
             is_like_ours = size <= most and set(header.names) == set(names)
-            is_like_ours &= bool(header.n_coordinates) == bool(self._n_coordinates)
+            is_like_ours &= (
+                bool(header.n_coordinates) == bool(self._n_coordinates) and header.n_coordinates <= n
+            )
             saved = map_arrays(file, header, shapes) if is_like_ours else {}
         numbers = [saved[name] for name in ("M", "coordinates") if name in saved]
         if not saved or not self._has_our_samples(saved) or not all(np.isfinite(one).all() for one in numbers):
@@ -267,10 +269,20 @@ class Checkpoint:
         return is_same and bool(saved) and self._has_our_samples(saved)
 
     def _has_our_samples(self, saved: Mapping[str, Array]) -> bool:
-        """Say whether the sketch in a file is of the samples of this fit, in every column up to rounding."""
+        """Say whether a file is of the samples of this fit, in every column up to rounding.
+
+        The kernel may have changed behind the same name: then inner products of the samples differ, which are
+        the same in all coordinates. Those of a sample with a sum of all of them are compared.
+        """
         (sketch, sizes), tol = self._sketch, SKETCH_TOL[self._dtype]
-        with np.errstate(invalid="ignore"):
-            return bool((np.abs(saved["sketch"][0] - sketch) <= tol * sizes).all())
+        with np.errstate(invalid="ignore", over="ignore"):
+            is_same = bool((np.abs(saved["sketch"][0] - sketch) <= tol * sizes).all())
+            if not is_same or self._coordinates is None:
+                return is_same
+            weights = np.cos(np.arange(self._n))
+            was, now = (X @ (weights @ X) for X in (saved["coordinates"], self._coordinates))
+            lengths = np.linalg.norm(self._coordinates, axis=1)
+            return bool((np.abs(was - now) <= tol * lengths * (lengths @ np.abs(weights))).all())
 
 
 class Summed:
