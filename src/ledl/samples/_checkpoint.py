@@ -150,8 +150,8 @@ class Checkpoint:
         numbers = [saved[name] for name in ("M", "coordinates") if name in saved]
         if not saved or not self._has_our_samples(saved) or not all(np.isfinite(one).all() for one in numbers):
             raise ValueError(
-                f"{where} is of a fit on other samples, or with a kernel that has changed, or of one that failed. "
-                "Give another path, or delete the file."
+                f"{where} is of a fit on other samples, or with a kernel that has changed, or of one that "
+                "failed. Give another path, or delete the file."
             )
         rows = np.array(saved["records"])
         if len(rows) > max_iter:
