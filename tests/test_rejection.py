@@ -22,7 +22,7 @@ from ledl import (
     SRCClassifier,
     explain,
 )
-from ledl.rejection import judge
+from ledl.rejection import judge, least_share
 
 OURS = [
     SRCClassifier(),
@@ -213,8 +213,13 @@ def test_splitters_that_cannot_judge_are_refused(known):
 
 def test_a_share_that_so_few_samples_cannot_tell_is_warned_of(known):
     fitted = RejectingClassifier(SRCClassifier(), reject=0.05).fit(known[0][:15], np.arange(15) % 3)
-    with pytest.warns(UserWarning, match=r"the smallest share is 0.0625"):
+    with pytest.warns(UserWarning, match=r"Set it to 0.0625 or more"):
         assert (fitted.predict(np.random.default_rng(0).standard_normal((5, 64))) != -1).all()
+
+
+@pytest.mark.parametrize("n", [1, 9, 15, 18, 99, 105, 12_345, 10**6])
+def test_the_share_that_is_advised_is_large_enough_as_it_is_printed(n):
+    assert 1 / (n + 1) <= float(f"{least_share(n):g}") <= 1.01 / (n + 1)
 
 
 def test_the_threshold_counts_ties_as_unlike(known):

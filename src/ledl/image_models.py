@@ -62,7 +62,7 @@ from ledl.images import (
 from ledl.methods import METHODS
 from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval, default_folds
 from ledl.persistence import ModelFileError, read
-from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, parts_of
+from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, least_share, parts_of
 from ledl.semi_supervised import SemiSupervisedClassifier
 
 KIND = "ledl fit"  # marks the records of this module in model files
@@ -367,11 +367,10 @@ def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
             "crc-regularized, procrc, csdl, dksvd or lcksvd) and two images per class. Train again, or leave "
             "--reject out."
         )
-    least = 1 / (len(rejecter.evidence_) + 1)
-    if 0 < reject < least:
+    if 0 < reject < 1 / (len(rejecter.evidence_) + 1):
         raise ValueError(
-            f"--reject {reject} would reject nothing. With {len(rejecter.evidence_)} training images the "
-            f"smallest share is {least:.3g}. Use --reject {least:.2g} or more, or train with more images."
+            f"--reject {reject} would reject nothing with {len(rejecter.evidence_)} training images. Use "
+            f"--reject {least_share(len(rejecter.evidence_)):g} or more, or train with more images."
         )
     return rejecter
 
@@ -987,7 +986,9 @@ def choose_features(files: Sequence[str | os.PathLike[str]], size: int | None) -
     if size is not None:
         return "pixels", "--size is given."
     side = median_short_side(files)
-    if side is None or side <= SMALL_SIDE:
+    if side is None:
+        return "pixels", "the size of no image can be read."
+    if side <= SMALL_SIDE:
         return "pixels", f"the images are small: their shorter side is at most {SMALL_SIDE} pixels."
     photos = f"the images are photos: their shorter side is {side:.0f} pixels, more than {SMALL_SIDE}"
     if efficientnet_is_installed():

@@ -11,7 +11,7 @@ This module imports no heavy package, because the help of the command line needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -154,10 +154,11 @@ class Method:
             from sklearn.pipeline import make_pipeline
 
             estimator = make_pipeline(*steps)
-        drawn = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         params = dict(settings or {})
         power = params.pop("power", 1.0)
-        estimator.set_params(**dict.fromkeys(drawn, seed), **params)
+        if self.estimator is not None:  # values of a user's grid may be estimators, which stay as they are
+            params = {name: clone(value, safe=False) for name, value in params.items()}
+        seeded(estimator.set_params(**params), seed, params)
         if power == 1:
             return estimator
         if hasattr(type(estimator), "dictionary_") and estimator.get_params().get("kernel") == "linear":
@@ -348,6 +349,12 @@ _ALL = [
     ),
 ]
 METHODS = {method.name: method for method in _ALL}
+
+
+def seeded(estimator: Any, seed: int, given: Container[str] = ()) -> Any:
+    """Return an estimator after its `random_state`, and those of its parts, were set, but for those `given`."""
+    drawn = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
+    return estimator.set_params(**{name: seed for name in drawn if name not in given})
 
 
 def own_method(given: Any) -> Method:

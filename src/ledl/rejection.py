@@ -72,6 +72,12 @@ def _has_scores(model: Any) -> bool:
     return hasattr(getattr(model, "estimator_", model.estimator), "decision_function")
 
 
+def least_share(n: int) -> float:
+    """Return the least share of samples that n training samples can reject, rounded up to three digits."""
+    places = 2 - math.floor(math.log10(1 / (n + 1)))
+    return math.ceil(10**places / (n + 1)) / 10**places
+
+
 class RejectingClassifier(  # type: ignore[call-arg]
     DocumentedMixin,
     CallbackSupportMixin,
@@ -268,11 +274,10 @@ class RejectingClassifier(  # type: ignore[call-arg]
         """
         check_is_fitted(self)
         self._validate_params()  # some may have been set since
-        least = 1 / (len(self.evidence_) + 1)
-        if 0 < self.reject < least:
+        if 0 < self.reject < 1 / (len(self.evidence_) + 1):
             warnings.warn(
-                f"reject={self.reject} rejects no sample: with {len(self.evidence_)} training samples the "
-                f"smallest share is {least:.3g}. Set reject to that or more, or train with more samples.",
+                f"reject={self.reject} rejects no sample with {len(self.evidence_)} training samples. Set it "
+                f"to {least_share(len(self.evidence_)):g} or more, or train with more samples.",
                 UserWarning,
                 stacklevel=2,
             )

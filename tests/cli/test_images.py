@@ -389,7 +389,7 @@ def test_settings_by_cross_validation_and_methods_of_scikit_learn(folder, tmp_pa
         (["predict", "model.ledl", "known", "--page", "p.pdf"], "ends in .html"),
         (["fit", "known", "-o", "m.ledl", "--page", "no/p.html"], "Create it first"),
         (["predict", "model.ledl", "known", "others", "--labels", "t.csv"], "for one folder"),
-        (["predict", "model.ledl", "known", "--reject", "0.01"], "--reject 0.053 or more"),
+        (["predict", "model.ledl", "known", "--reject", "0.01"], "--reject 0.0527 or more"),
         (["fit", "known", "-o", "m.ledl", "--size", "5000"], "4096"),
         (["fit", "known", "-o", "/proc/m.ledl"], "Cannot write to the folder"),
         (["fit", "known", "-o", "/dev/null"], "not a regular file"),

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -51,6 +52,31 @@ def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
     shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
     assert "1 of the other images are copies of training images." in done.stderr
+
+
+@pytest.mark.parametrize("labels", ["folder", "table"])
+def test_class_names_in_other_letters_are_those_of_the_model(folder, labels, tmp_path):
+    """In archives of some systems ü is two letters; other systems do not tell capitals apart."""
+    for form, names in (("NFC", ("Küste", "wald")), ("NFD", ("Küste", "Wald"))):
+        for name, known in zip(names, sorted((folder / "known").iterdir())[:2], strict=True):
+            shutil.copytree(known, tmp_path / form / unicodedata.normalize(form, name))
+    done = run("fit", tmp_path / "NFC", "-o", tmp_path / "m.ledl", "--per-class", "3", *FAST)
+    assert done.returncode == 0, done.stderr
+    images = tmp_path / "NFD"
+    if labels == "table":
+        labels = tmp_path / "labels.csv"
+        lines = [
+            f"{unicodedata.normalize('NFC', str(p.relative_to(images)))},{p.parent.name}"
+            for p in images.rglob("*.png")
+        ]
+        labels.write_text("\n".join(["path,label", *lines]), "utf-8")
+    rows = json.loads(
+        run("predict", tmp_path / "m.ledl", images, "--labels", labels, "--format", "json").stdout
+    )
+    assert {row["truth"] for row in rows} == {"Küste", "wald"}
+    image = next(Path(row["path"]) for row in rows if row["label"] == "wald")
+    words = ["explain", tmp_path / "m.ledl", image, "-o", tmp_path / "why.html", "--against"]
+    assert run(*words, unicodedata.normalize("NFD", "Küste")).returncode == 0
 
 
 def test_the_confusion_matrix_adds_up(folder, model, tmp_path):

@@ -16,12 +16,14 @@ from own_method import NearestSubspace, tuned
 from scipy.stats import uniform
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.svm import SVC
 from typer.testing import CliRunner
 
@@ -425,6 +427,22 @@ def test_results_are_of_the_values_that_parameters_hold(samples, tmp_path):
     other = zeros.copy()
     other[2500] = 1
     assert shown(zeros) == shown(np.zeros(5000)) != shown(other)
+
+
+def test_estimators_in_a_grid_stay_as_they_are_and_are_seeded(samples, tmp_path):
+    forests = [RandomForestClassifier(n, max_features=1) for n in (1, 2)]
+    steps = Pipeline([("scale", PCA(2)), ("of", SVC())])
+    grid = GridSearchCV(steps, {"scale": [StandardScaler(), Normalizer(), "passthrough"], "of": forests})
+    first, other = (
+        reproduce(Plan([samples], [("mine", grid)], **QUICK), tmp_path / name, figures=False) for name in "ab"
+    )
+    assert not first.failures
+    assert [row.accuracy_mean for row in first.rows] == [row.accuracy_mean for row in other.rows]
+    assert all(forest.random_state is None and not hasattr(forest, "estimators_") for forest in forests)
+    progress = []
+    plan = Plan([samples], [("mine", grid)], **QUICK)
+    reproduce(plan, tmp_path / "a", figures=False, watch=lambda now: progress.append(now.n_done))
+    assert progress == [2]  # all are found again
 
 
 def test_a_worker_with_another_version_of_the_code_is_not_used(samples):

@@ -137,6 +137,7 @@ def test_photos_are_upright(orientation, tmp_path):
 def test_avif_is_read_and_refused_by_name_where_pillow_cannot(tmp_path, monkeypatch):
     Image.fromarray(COLOURS).save(tmp_path / "a.avif", quality=95)
     assert_allclose(corners(read_back(tmp_path / "a.avif")), corners(COLOURS), atol=10)
+    assert median_short_side([tmp_path / "a.avif"]) == min(COLOURS.shape[:2])
     monkeypatch.delitem(Image.OPEN, "AVIF")
     with pytest.raises(ImageError, match=r"a.avif cannot be read here. Reading AVIF needs Pillow 11.3"):
         read_image(tmp_path / "a.avif", "RGB")

@@ -572,10 +572,14 @@ def test_features_are_those_of_the_same_file(tmp_path, rng):
     X = rng.random((2, 5), dtype=np.float32)
     rows.put(images, ["x", None], X)
     changed = images[1]._replace(mtime=3)
-    assert again.known([images[0], changed]) == {7}
+    assert again.known([images[0], changed], {"b": "y"}.get) == {7}
+    copied = images[0]._replace(mtime=3)  # as in a copy of the folder
+    assert again.known([copied], lambda image: "y") == set()
+    assert again.known([copied], lambda image: "x") == {7}
+    assert again.known([copied], lambda image: None) == {7}  # its time is known now
     np.testing.assert_array_equal(again.matrix([3, 7]), X[::-1])
     assert again.contents([3, 7]) == [(7, "x")]
-    assert other.known(images) == set()
+    assert other.known(images, lambda image: "x") == set()
     for opened in (rows, again, other):
         opened.close()
 
@@ -591,9 +595,9 @@ def test_damaged_features_are_made_again(tmp_path, rng, damage):
         content[4096:12288] = os.urandom(8192)
     rows.file.write_bytes(content)
     again = FeatureRows(tmp_path, "pixels")
-    assert again.known(images) == set()
+    assert again.known(images, lambda image: "x") == set()
     again.put(images[:1], ["x"], np.ones((1, 50), dtype=np.float32))
-    assert again.known(images) == {0}
+    assert again.known(images, lambda image: "x") == {0}
     (n_pages,) = again.db.execute("PRAGMA page_count").fetchone()
     again.db.execute(f"PRAGMA max_page_count={n_pages}")
     with pytest.raises(StoreError, match="full"):

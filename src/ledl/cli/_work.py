@@ -97,7 +97,9 @@ def images_of(
         files, truths, unused = _labels_of_folders(paths, [*map(str, found.parts.classifier.classes_)])
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
-        files, truths = [Path(file) for file in table.filenames], [table.target_names[j] for j in table.target]
+        classes = [*map(str, found.parts.classifier.classes_)]
+        names = [class_named(name, classes) or name for name in table.target_names]
+        files, truths = [Path(file) for file in table.filenames], [names[j] for j in table.target]
         unused = [*table.unused, *((Path(file), "no label in the table") for file in table.unlabelled)]
         notes = [note for note in table.notes if note != ADVICE]
     else:
@@ -154,6 +156,14 @@ def images_of(
     return [files[i] for i in kept], [truths[i] for i in kept]
 
 
+def class_named(name: str, classes: Sequence[str]) -> str | None:
+    """Return the class with a name, or the only one that differs in its letters alone: composed, capital."""
+    if name in classes:
+        return name
+    alike = [one for one in classes if simplified(one) == simplified(name)]
+    return alike[0] if len(alike) == 1 else None
+
+
 def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path], list[str | None], Unused]:
     """Return images, the names of their class folders, and what is not used.
 
@@ -170,7 +180,7 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
         whole = Path(os.path.abspath(path))
         for file in found:
             below = list(file.relative_to(path).parts[:-1]) or [whole.parent.name] * (file == path)
-            known = [name for name in [*below, whole.name] if name in classes]
+            known = [name for one in [*below, whole.name] if (name := class_named(one, classes))]
             if not known and not below:
                 unused.append((file, f"in no class folder, and {whole.name!r} is no class of the model"))
                 n_loose += 1

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedKFold
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
@@ -33,7 +34,16 @@ from ledl.code_digests import described
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
 from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
-from ledl.methods import DATASET_TITLES, METHODS, SEMI_SUPERVISED, SUPERVISED, Method, Settings, own_method
+from ledl.methods import (
+    DATASET_TITLES,
+    METHODS,
+    SEMI_SUPERVISED,
+    SUPERVISED,
+    Method,
+    Settings,
+    own_method,
+    seeded,
+)
 from ledl.model_selection import (
     BATCHED,
     HELD_OUT_SAMPLES,
@@ -518,10 +528,19 @@ def choose_settings(cell: Cell, X: Array, y: Array, device: str | None = None) -
         if type(model) in BATCHED:
             search = BatchedSearchCV(model, grid, cv=cv, refit=False).fit(seen, y)
         else:
-            search = GridSearchCV(model, grid, cv=cv, refit=False, error_score="raise").fit(seen, y)
+            candidates = list(ParameterGrid(grid))
+            tried = [{name: [_seeded_copy(one[name], cell.seed)] for name in one} for one in candidates]
+            search = GridSearchCV(model, tried, cv=cv, refit=False, error_score="raise").fit(seen, y)
+            search.best_params_ = candidates[search.best_index_]
         if search.best_score_ > accuracy:
             best, accuracy = {**search.best_params_, "power": power}, float(search.best_score_)
     return best, accuracy
+
+
+def _seeded_copy(value: Any, seed: int) -> Any:
+    """Return a value of a grid; if it is an estimator, a copy with this seed."""
+    is_estimator = hasattr(value, "get_params") and not isinstance(value, type)
+    return seeded(clone(value), seed) if is_estimator else value
 
 
 def check_labels(predicted: Any, n: int) -> Array:

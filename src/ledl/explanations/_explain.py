@@ -13,6 +13,7 @@ from html import escape
 from numbers import Integral
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from scipy import linalg
@@ -288,6 +289,8 @@ def number_of_class(label: Any, classes: Array) -> int:
     """Return the number of a class, which may be given as text. Raise ValueError if there is no such class."""
     names = [str(known) for known in classes]
     found = [j for j, known in enumerate(classes.tolist()) if known == label or names[j] == str(label)]
+    if not found:  # in other letters: ü is one, or two
+        found = [j for j, name in enumerate(names) if normalize("NFC", name) == normalize("NFC", str(label))]
     if not found:
         listed = get_close_matches(str(label), names, n=10, cutoff=0)
         rest = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""

@@ -174,8 +174,7 @@ def read_image(
             else:
                 _check_size(source)
                 with Path(source).open("rb") as file:
-                    known = [name for name in (*FORMATS, *OPTIONAL) if name in PIL.Image.OPEN]
-                    image = PIL.Image.open(file, formats=known)
+                    image = PIL.Image.open(file, formats=_formats())
                     if image.width * image.height > max_pixels:
                         raise ImageError(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
@@ -196,6 +195,11 @@ def read_image(
         finally:
             if image is not None and image is not source:
                 image.close()
+
+
+def _formats() -> list[str]:
+    """Return the names of the formats that images may have here."""
+    return [name for name in (*FORMATS, *OPTIONAL) if name in pillow().Image.OPEN]
 
 
 def _converted(image: Any, mode: str) -> Any:
@@ -242,7 +246,7 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     sides = []
     for i in np.unique(np.linspace(0, len(paths) - 1, min(n, len(paths))).astype(int)):
         with suppress(Exception), _quiet_pillow(), Path(paths[i]).open("rb") as file:  # as in read_image
-            sides.append(min(pillow().Image.open(file, formats=FORMATS).size))
+            sides.append(min(pillow().Image.open(file, formats=_formats()).size))
     return float(np.median(sides)) if sides else None
 
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 from pathlib import Path
+from unicodedata import normalize
 
 from ledl.csv_cells import from_cell
 from ledl.files import read_regular
@@ -156,13 +157,17 @@ def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Pa
     found: dict[str, Path] = {}
     if "\0" in name:  # which no system allows
         return []
-    for base in (root, table.parent, Path()):
-        given = path = os.path.abspath(base / name)
-        if not Path(path).is_relative_to(top):  # a link may lead to the folder
-            path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
-        image = root / os.path.relpath(path, top)
-        if Path(os.path.abspath(image)).is_relative_to(top) and os.path.isfile(image):
-            found[os.path.abspath(image)] = image
-        elif anywhere and os.path.isfile(given):
-            found.setdefault(given, Path(os.path.normpath(base / name)))
+    # In archives of some systems ü is two letters.
+    for spelled in dict.fromkeys([name, normalize("NFC", name), normalize("NFD", name)]):
+        for base in (root, table.parent, Path()):
+            given = path = os.path.abspath(base / spelled)
+            if not Path(path).is_relative_to(top):  # a link may lead to the folder
+                path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
+            image = root / os.path.relpath(path, top)
+            if Path(os.path.abspath(image)).is_relative_to(top) and os.path.isfile(image):
+                found[os.path.abspath(image)] = image
+            elif anywhere and os.path.isfile(given):
+                found.setdefault(given, Path(os.path.normpath(base / spelled)))
+        if found:
+            break
     return list(found.values())

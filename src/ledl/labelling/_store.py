@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -560,11 +560,23 @@ class FeatureRows:
         """Close the file."""
         self.db.close()
 
-    def known(self, images: Sequence[Image]) -> set[int]:
-        """Return the ids of those images that have features."""
-        rows = self.db.execute("SELECT image, size, mtime FROM rows")
-        there = {image: (size, mtime) for image, size, mtime in rows}
-        return {image.id for image in images if there.get(image.id) == (image.size, image.mtime)}
+    def known(self, images: Sequence[Image], read: Callable[[Image], str | None]) -> set[int]:
+        """Return the ids of those images that have features. `read` returns the sha256 of an image.
+
+        It is asked for if only the time of change is another one, as in a copy of the folder.
+        """
+        rows = self.db.execute("SELECT image, size, mtime, content FROM rows")
+        there = {image: what for image, *what in rows}
+        found, copies = set(), []
+        for image in images:
+            size, mtime, content = there.get(image.id, (None, None, None))
+            if (size, mtime) == (image.size, image.mtime):
+                found.add(image.id)
+            elif size == image.size and content is not None and read(image) == content:
+                copies.append((image.mtime, image.id))
+        with stored(self.file.parent), self.db:
+            self.db.executemany("UPDATE rows SET mtime=? WHERE image=?", copies)
+        return found | {key for _, key in copies}
 
     def contents(self, ids: Sequence[int]) -> list[tuple[int, str]]:
         """Return the sha256 of images, as far as it is known."""

@@ -198,7 +198,7 @@ def make_features(task: Task, send: Callable[[Any], None]) -> tuple[list[int], F
     send(("progress", 0, len(task.images), "getting ready"))
     extractor = task.extractor.fit()
     store = FeatureRows(task.place, recipe_of(extractor))
-    known = store.known(task.images)
+    known = store.known(task.images, lambda image: _content(task.folder / image.path))
     new = [image for image in task.images if image.id not in known]
     done, total, what = len(known), len(task.images), describe(extractor)
     send(("progress", done, total, what))
