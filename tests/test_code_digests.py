@@ -4,6 +4,7 @@ import copy
 import importlib
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from scipy.stats import loguniform, uniform
+from scipy.stats import loguniform, rv_continuous, uniform
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -190,6 +191,38 @@ VALUES = {
     "tree": lambda n: FrozenEstimator(DecisionTreeClassifier(random_state=0).fit([[0], [n]], [0, 1])),
     "fitted": lambda n: FrozenEstimator(KNeighborsClassifier(1).fit([[0], [n]], [0, 1])),
 }
+
+
+class Slope(rv_continuous):
+    """A distribution of a user."""
+
+    def _pdf(self, x):
+        return 2 * x
+
+
+# What holds a generator whose state is nobody's setting.
+GENERATORS = {
+    "function": lambda: np.random.standard_normal,
+    "Python's": lambda: random.random,
+    "distribution": lambda: copy.deepcopy(Slope(a=0, b=1)),
+}
+
+
+@pytest.mark.parametrize("make", GENERATORS.values(), ids=GENERATORS)
+def test_the_state_of_shared_generators_does_not_count(make):
+    first = described(make())
+    random.random()
+    np.random.rand()  # noqa: NPY002
+    assert described(make()) == first
+
+
+def test_a_module_with_the_name_of_one_of_pythons_own_has_a_digest(tmp_path, monkeypatch):
+    (tmp_path / "graphlib.py").write_text("def measure(a, b):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "graphlib", raising=False)
+    user = importlib.import_module("graphlib")
+    assert "graphlib" in code_digests(KNeighborsClassifier(metric=user.measure))
+    assert "functools" not in code_digests(partial(user.measure, 1))
 
 
 @pytest.mark.parametrize("make", VALUES.values(), ids=VALUES)

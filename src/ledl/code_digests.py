@@ -6,9 +6,12 @@ import copyreg
 import hashlib
 import inspect
 import json
+import random
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -27,13 +30,21 @@ def code_digests(*values: Any) -> dict[str, str]:
     described(values, met)
     parts: dict[str, dict[Any, None]] = {}
     for part in met:
-        if part.__module__ and part.__module__.partition(".")[0] not in sys.stdlib_module_names:
+        if part.__module__ and not _is_pythons_own(part.__module__):
             _add_used(part, parts.setdefault(part.__module__, {}))
     digests = {}
     for name, own in parts.items():
         texts = map(_typed_in, own) if name == "__main__" else [_imported(name, own)]
-        digests[name] = hashlib.sha256("\n".join([*texts, *map(_bound, own)]).encode()).hexdigest()
+        both = [*sorted(texts), *sorted(map(_bound, own))]  # sets have any order
+        digests[name] = hashlib.sha256("\n".join(both).encode()).hexdigest()
     return digests
+
+
+def _is_pythons_own(module: str) -> bool:
+    """Return whether a module is one of Python's own: a file of a user may have the name of one."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    is_named_so = module.partition(".")[0] in sys.stdlib_module_names
+    return is_named_so and (file is None or Path(file).is_relative_to(sysconfig.get_path("stdlib")))
 
 
 def _add_used(part: Any, found: dict[Any, None]) -> None:
@@ -148,6 +159,8 @@ def described(value: Any, met: dict[Any, None] | None = None, above: tuple[int, 
     if hasattr(value, "get_params") and hasattr(value, "__dict__"):
         is_fitted = any(key.endswith("_") and not key.startswith("_") for key in vars(value))
         return _digest(name, inside(vars(value) if is_fitted else value.get_params(deep=False)))
+    if value is np.random.mtrand._rand or value is random._inst:
+        return name  # what all share that get none: its state is nobody's setting
     reduce = copyreg.dispatch_table.get(type(value))
     try:
         content = reduce(value) if reduce else value.__reduce_ex__(4)
@@ -159,7 +172,8 @@ def described(value: Any, met: dict[Any, None] | None = None, above: tuple[int, 
     if isinstance(content, str):
         return f"{name} {content}"
     parts = [list(part) if isinstance(part, Iterator) else part for part in content]
-    if name.startswith("scipy.stats.") and len(parts) > 2 and isinstance(parts[2], dict):
+    is_distribution = any(one.__module__.startswith("scipy.stats.") for one in type(value).__mro__)
+    if is_distribution and len(parts) > 2 and isinstance(parts[2], dict):
         # NumPy's generator as this process has it, or a copy: what draws from the distribution has its own.
         parts[2] = {key: one for key, one in parts[2].items() if key != "_random_state"}
     return _digest(name, inside(parts))

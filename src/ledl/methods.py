@@ -408,7 +408,9 @@ def own_method(given: Any) -> Method:
     if hasattr(estimator, "param_grid"):
         grid, estimator = estimator.param_grid, estimator.estimator
         known, tables = estimator.get_params(), [grid] if isinstance(grid, Mapping) else grid
-        for unknown in sorted({key for table in tables for key in table} - known.keys()):
+        # A table that replaces a step may have parameters of the new one.
+        keys = {key for table in tables for key in table if key.rpartition("__")[0] not in table}
+        for unknown in sorted(keys - known.keys()):
             raise ValueError(
                 f"The grid of {name or type(estimator).__name__} has {unknown!r}, which is no parameter of "
                 f"{type(estimator).__name__}. Its parameters are {', '.join(known)}."

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 from helpers.commands import ENVIRONMENT, FAST, LEDL, run
 from helpers.digits import NAMES
-from ledl.cli._work import sort_answers
+from ledl.cli._work import _labels_of_folders, sort_answers
 from ledl.csv_cells import from_cell
 from ledl.datasets import load_image_folder
 from ledl.image_models import Prediction
@@ -52,6 +52,13 @@ def test_labels_of_a_folder_skip_the_training_images(folder, model, tmp_path):
     shutil.copy(folder / "known" / sorted(trained)[1], moved / "null" / "copy.png")
     done = run("predict", model, moved, "--labels", "folder", "--format", "json")
     assert "1 of the other images are copies of training images." in done.stderr
+
+
+def test_the_exact_name_of_a_class_counts_more_than_one_in_other_letters(tmp_path):
+    (tmp_path / "Birds" / "cat").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "Birds" / "cat" / "1.png")
+    for classes, truth in ((["cat", "birds"], "cat"), (["dog", "birds"], "birds"), (["dog"], "Birds")):
+        assert _labels_of_folders([tmp_path], classes)[1] == [truth]
 
 
 @pytest.mark.parametrize("labels", ["folder", "table"])

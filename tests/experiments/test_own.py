@@ -432,7 +432,8 @@ def test_results_are_of_the_values_that_parameters_hold(samples, tmp_path):
 def test_estimators_in_a_grid_stay_as_they_are_and_are_seeded(samples, tmp_path):
     forests = [RandomForestClassifier(n, max_features=1) for n in (1, 2)]
     steps = Pipeline([("scale", PCA(2)), ("of", SVC())])
-    grid = GridSearchCV(steps, {"scale": [StandardScaler(), Normalizer(), "passthrough"], "of": forests})
+    scales = [StandardScaler(), Normalizer(), "passthrough"]
+    grid = GridSearchCV(steps, [{"scale": scales, "of": forests}, {"of": forests, "of__max_depth": [1, 2]}])
     first, other = (
         reproduce(Plan([samples], [("mine", grid)], **QUICK), tmp_path / name, figures=False) for name in "ab"
     )

@@ -13,6 +13,7 @@ import sys
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -160,7 +161,8 @@ def class_named(name: str, classes: Sequence[str]) -> str | None:
     """Return the class with a name, or the only one that differs in its letters alone: composed, capital."""
     if name in classes:
         return name
-    alike = [one for one in classes if simplified(one) == simplified(name)]
+    wanted = simplified(name)
+    alike = [one for one in classes if simplified(one) == wanted]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -174,13 +176,16 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
     truths: list[str | None] = []
     unused: Unused = []
     n_loose = 0
+    class_of = cache(partial(class_named, classes=classes))
     for path in paths:
         found, others = image_files([path])
         unused += others
         whole = Path(os.path.abspath(path))
         for file in found:
             below = list(file.relative_to(path).parts[:-1]) or [whole.parent.name] * (file == path)
-            known = [name for one in [*below, whole.name] if (name := class_named(one, classes))]
+            folders = [*below, whole.name]
+            known = [name for name in folders if name in classes]
+            known = known or [name for one in folders if (name := class_of(one))]
             if not known and not below:
                 unused.append((file, f"in no class folder, and {whole.name!r} is no class of the model"))
                 n_loose += 1

@@ -538,7 +538,9 @@ def choose_settings(cell: Cell, X: Array, y: Array, device: str | None = None) -
 
 
 def _seeded_copy(value: Any, seed: int) -> Any:
-    """Return a value of a grid; if it is an estimator, a copy with this seed."""
+    """Return a value of a grid; if it is an estimator, or a list with some, a copy with this seed."""
+    if type(value) in (list, tuple):
+        return type(value)([_seeded_copy(one, seed) for one in value])
     is_estimator = hasattr(value, "get_params") and not isinstance(value, type)
     return seeded(clone(value), seed) if is_estimator else value
 
