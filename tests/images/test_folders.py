@@ -283,6 +283,9 @@ def test_the_table_counts_and_not_the_folders(folder):
         "cat/2.tif": "not in the table",
         "dog/2.tif": "not in the table",
     }
+    (folder / "labels.csv").write_text("path,label\ncat/0.png,feline\ncat/1.bmp,feline\ndog/0.png,dog\n")
+    note, _ = load_image_folder(folder, labels="labels.csv", decode=False).notes
+    assert "2 of 3 images have a label that is not the name of their folder" in note
 
 
 def test_images_without_labels(folder, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from helpers.labels import ids_of
+from ledl.labelling import Options, opened
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import RefusedError, UnknownError
 
@@ -75,3 +76,16 @@ def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path
         open_folder(folder)
     with pytest.raises(RefusedError, match="is a file"):
         open_folder(folder, store=tmp_path / "net.onnx")
+
+
+def test_an_export_beside_an_open_page_says_which_images_it_does_not_know(folder, open_folder):
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="a")
+    first = folder / session.images[0].path
+    first.rename(first.with_name("renamed.png"))
+    shutil.copy(folder.parent / "others/sieben/00.png", folder / "new.png")
+    lines = []
+    with opened(Options(folder), lines.append, is_reader=True) as reader:
+        assert reader.n == session.n - 1
+    assert any("since the page was opened: 2." in line for line in lines)
+    assert any("Labelled images that are not there any more: 1." in line for line in lines)

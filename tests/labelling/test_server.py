@@ -500,6 +500,22 @@ def test_a_full_disk_is_no_acknowledgement(tmp_path):
     assert os.path.exists(folder / ".ledl-labels" / "labels.sqlite")
 
 
+def test_labels_that_vanish_under_an_open_page_are_reported(tmp_path):
+    folder = write_digits(tmp_path) / "known"
+    server = Running(folder, "--labels", "none", "--size", "8")
+    ids = server.ask("/api/ids")[1]["ids"]
+    assert server.ask("/api/answers", {"images": ids[:1], "new_class": "a"})[0] == 200
+    shutil.rmtree(folder / ".ledl-labels")
+    status, found = server.ask("/api/answers", {"images": ids[1:2], "class": 1})
+    assert status == 409
+    assert "were deleted" in found["error"]
+    assert server.state()["n_labelled"] == 1
+    status, said, complaints = server.stop()
+    assert status == 2
+    assert "All answers are in" not in said
+    assert "not in" in complaints
+
+
 def test_fields_of_the_page_take_the_longest_name():
     pages = [file.read_text() for file in (files("ledl.labelling") / "static").iterdir()]
     limits = [int(limit) for page in pages for limit in re.findall(r"maxlength\W+(\d+)", page)]

@@ -338,6 +338,65 @@ def test_an_estimate_is_kept_with_its_curve(folder, open_folder):
     assert taught_before == len(checks)
 
 
+def answer_checks(session, n, every=True):
+    """Answer the checks among n questions by their folders, or only every second one, and return their ids."""
+    items = [one for one in session.questions(n)["items"] if one["check"]]
+    for one in items if every else items[::2]:
+        session.answer([one["id"]], new_class=one["name"].split("/")[0])
+    return [one["id"] for one in items]
+
+
+def counted_checks(session):
+    """Return the images whose answers tell how good the suggestions are."""
+    prepare(session.task(), lambda message: session.report(*message))
+    return session.rows[session.next_job().checks].tolist()
+
+
+def test_new_images_are_checked_before_there_is_an_estimate_again(folder, open_folder):
+    """Checks of the images before are no random sample of all images."""
+    open_folder(folder, size=8).store.set(seed="1")  # which images are drawn
+    session = open_folder(folder)
+    answer_checks(session, 36)
+    learn_here(session)
+    old = len(session.next_job().checks)
+    assert session.state()["estimate"]["n_checks"] == old >= 10
+    shutil.copytree(folder.parent / "others" / "sieben", folder / "sieben")
+    session = open_folder(folder)
+    state = session.state()
+    assert state["estimate"] is None
+    assert state["curve"] == []
+    assert state["n_due"] > 0
+    assert len(counted_checks(session)) < old
+    n_asked = 0
+    while session.state()["n_due"]:
+        # Half of the checks of a request stay open, and are drawn before others in the next one.
+        new = [session.position(key) for key in answer_checks(session, 12, every=n_asked % 2 == 1)]
+        n_asked += 1
+        assert n_asked < 30
+        assert any(session.images[i].id > 36 for i in new)
+        # Those that count are the first of the random order: none that has joined is left out among them.
+        place = {i: k for k, i in enumerate(session.random_order)}
+        last = max((place[i] for i in counted_checks(session)), default=-1)
+        is_new = [i for i in range(session.n) if session.images[i].id > 36 and place[i] < last]
+        assert all(session.label[i] > 0 for i in is_new)
+    learn_here(session)
+    assert session.state()["estimate"]["n_checks"] == len(session.next_job().checks) > old
+    assert open_folder(folder).state()["n_due"] == 0
+
+
+def test_an_old_estimate_goes_with_the_labels_it_is_of(folder, open_folder):
+    session = open_folder(folder, size=8)
+    answer_checks(session, 36)
+    learn_here(session)
+    assert session.state()["estimate"] is not None
+    n = len(session.undo_stack)
+    for _ in range(n):
+        session.undo()
+    learn_here(session)
+    assert session.state()["estimate"] is None
+    assert open_folder(folder).state()["estimate"] is None
+
+
 def test_thumbnails_do_not_become_images(folder, open_folder):
     for store in (folder, folder / "labels", folder / "null/labels"):
         with pytest.raises(RefusedError, match="elsewhere"):

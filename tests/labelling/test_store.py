@@ -613,3 +613,28 @@ def test_a_reader_sees_what_the_writer_says(folder, open_folder):
     with pytest.raises(StoreError, match="Not stored"):
         reader.add("do", Change("", [Answer(1, None, True, "all")], []))
     reader.close()
+
+
+def test_labels_that_are_deleted_while_they_are_open_take_no_answer(folder, open_folder):
+    """SQLite goes on writing to a file without a name, which is lost. Another name is no harm."""
+    session = open_folder(folder)
+    ids = [image.id for image in session.images]
+    place = session.store.place
+    place.rename(place.with_name(".elsewhere"))
+    session.answer(ids[:1], new_class="a")
+    place.with_name(".elsewhere").rename(place)
+    shutil.rmtree(place)
+    with pytest.raises(StoreError, match=r"Not stored: the labels in .* were deleted"):
+        session.answer(ids[1:2], 1)
+    assert session.state()["n_labelled"] == 1
+    assert session.store.is_deleted
+
+
+def test_settings_are_stored_with_their_change_or_not_at_all(folder, open_folder):
+    store = open_folder(folder).store
+    image = store.images()[0].id
+    with pytest.raises(StoreError, match="Not stored"):
+        store.add("import", Change("", [Answer(image, 1, None, "all")], []), settings={"labels": "a.csv"})
+    assert store.get("labels") == "none"
+    store.add("import", Change("", [Answer(image, 1, False, "all")], []), settings={"labels": "a.csv"})
+    assert store.get("labels") == "a.csv"

@@ -138,6 +138,11 @@ def label(
             place = visible(str(session.store.place))
             announce = partial(show_address, place=place, opens_browser=not no_browser)
             serve(session, port=port, announce=announce)
+        if not session.store.file.exists():
+            raise FileNotFoundError(
+                f"Ended. The labels are not in {place} any more: the folder was moved or deleted while the "
+                "page was open. Give its new place to go on."
+            )
         again = visible(shlex.join(["ledl", "label", str(folder), *(["--store", str(store)] if store else [])]))
         say(PipedConsole(), f"Ended. All answers are in {place}\nGo on:   {again}")
         say(PipedConsole(), f"Use it:  {again} --export labels.csv (or sorted/, model.ledl, summary.html)")

@@ -357,10 +357,9 @@ def _add_tables(
         found, others = image_files([root])
         unused += others
         unused += [(image, "not in the table") for image in found if image not in given]
-        by_folder = [(image.relative_to(root).parts[0], label) for image, label in labelled.items()]
-        in_folders = [(name, label) for name, label in by_folder if name in classes]
-        if in_folders:
-            n_other = sum(name != label for name, label in in_folders)
+        names_of = {image: image.relative_to(root).parts[0] for image in labelled if image.parent != root}
+        if {*names_of.values()} & {*classes}:
+            n_other = sum(name != labelled[image] for image, name in names_of.items())
             notes.append(
                 f"Labels are from {said}, not from folders: {n_other} of {len(labelled)} images have a label "
                 "that is not the name of their folder."

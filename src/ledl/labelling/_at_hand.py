@@ -94,11 +94,12 @@ def take_labels(session: Session, labels: Sequence[str] | None, report: Callable
         report(f"{n} images get no label. {text}")
     if n_withdrawn:
         report(f"{n_withdrawn} images lose the label of a folder or a table, which gives it no more.")
+    settings = {f"word {word}": str(number) for word, number in new_words.items()}
+    settings |= {"labels": "\n".join(given)} if given else {}
     if change.answers or change.classes:
-        session.do("import", change)
-    session.store.set_words(new_words)
-    if given:
-        session.store.set(labels="\n".join(given))
+        session.do("import", change, settings=settings)
+    else:
+        session.store.set(**settings)
 
 
 def words_at_hand(

@@ -101,9 +101,12 @@ def check(paths: Sequence[Path], session: Session) -> None:
                     f"The class {name!r} cannot be a folder: {reason}. Rename it on the page, or export a "
                     "table."
                 )
-    n_used = len(np.unique(session.label[session.label > 0]))
+    n_used = len(np.unique(session.label[(session.label > 0) & session.is_readable]))
     if n_used < 2 and any(kind_of(path) == "ledl" for path in paths):
-        raise RefusedError(f"A model needs labels of two classes, but {n_used} have some. Label images first.")
+        bad = [f" Images that cannot be read do not count: {reason}" for _, reason in session.unreadable[:1]]
+        raise RefusedError(
+            f"A model needs labels of two classes, but {n_used} have some. Label images first.{''.join(bad)}"
+        )
 
 
 def write(
@@ -120,6 +123,7 @@ def write(
     """
     check(paths, session)
     X = learn_here(session)
+    check(paths, session)  # images may have turned out to be unreadable
     for path in paths:
         kind = kind_of(path)
         if kind == "csv":
@@ -191,7 +195,7 @@ def table(session: Session, folder: Path) -> str:
     for path, row in zip(paths, rows, strict=True):
         sure = "" if row.probability is None else f"{row.probability:.4g}"
         lines.writerow([to_cell(path), to_cell(row.label), row.by, sure, to_cell(row.second)])
-    return mark_for([*paths, *(row.label for row in rows)]) + text.getvalue()
+    return mark_for([*paths, *(name for row in rows for name in (row.label, row.second))]) + text.getvalue()
 
 
 def sort_images(session: Session, folder: Path, how: str, unsure: float, say: Callable[[str], Any]) -> None:
@@ -281,7 +285,7 @@ def _how_good(estimate: Sequence[Any] | None) -> str:
     labels, accuracy, low, high, n = estimate
     return (
         f"About {accuracy:.0%} of the suggestions are right (90 % interval: {low:.0%} to {high:.0%}). This is "
-        f"from {n} images that were drawn at random and labelled by a person, when there were {labels} labels."
+        f"from {n} images that were drawn at random, when there were {labels} labels."
     )
 
 

@@ -81,13 +81,19 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                 ) from error
         before = {image.id for image in store.images() if not image.gone}
         images = store.sync(options.folder, inside) if is_writer else store.images()
-        missing = {image.id for image in images if image.gone} & before
+        images = [image for image in images if not image.gone and image.path in inside]
+        missing = before - {image.id for image in images}
         n_missing = sum(answer.image in missing and answer.label is not None for answer in store.answers())
+        n_new = len(inside) - len(images)
+        if n_new:
+            report(
+                f"Images that have come, or got another name, since the page was opened: {n_new}. They are "
+                "left out here. End ledl label there with Ctrl-C, and start it again."
+            )
         if n_missing:
             report(
                 f"Labelled images that are not there any more: {n_missing}. Their labels come back with them."
             )
-        images = [image for image in images if not image.gone and image.path in inside]
         session = Session(options.folder, store, images, outside, extractor, is_writer=is_writer)
         stack.callback(session.close)
         if is_writer:

@@ -7,10 +7,11 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -119,7 +120,11 @@ class Session:
             blake2b(os.fsencode(f"{self.seed} {image.path}"), digest_size=8).digest() for image in self.images
         ]
         self.random_order = sorted(range(self.n), key=keys.__getitem__)
+        self.rank = np.argsort(self.random_order)
         self.drawn = dict.fromkeys(self.place[key] for key in store.checks() if key in self.place)
+        # Newer images have joined since checks were drawn.
+        self.numbers = np.array([image.id for image in self.images], dtype=np.int64)
+        self.newest_asked = int(store.get("asked", "0"))
         # What was learnt.
         self.progress: dict[str, Any] = {"done": 0, "total": self.n, "ready": False, "what": "", "error": None}
         self.notice: str | None = None
@@ -131,8 +136,11 @@ class Session:
         self.doubt = dict[int, int]()  # images and what the model would call them, most doubtful first
         self.job = self.learnt_job = 0
         self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
+        if is_writer and self._due().any():  # how good it was for the images before is of no use
+            store.forget_curve()
         self.curve = store.curve()
-        self.estimate = self.curve[-1] if self.curve else None
+        n_labels = int((self.label > 0).sum())
+        self.estimate = self.curve[-1] if self.curve and self.curve[-1][0] == n_labels else None
 
     # What a person says
 
@@ -228,9 +236,15 @@ class Session:
                 raise RefusedError("There is nothing to redo.")
             return self._done(self.store.redo(*self.redo_stack[-1]), self.redo_stack, self.undo_stack)
 
-    def do(self, kind: str, change: Change, key: str | None = None) -> dict[str, Any]:
-        """Store a change, then follow it."""
-        batch = self.store.add(kind, change, key=key)
+    def do(
+        self,
+        kind: str,
+        change: Change,
+        key: str | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Any]:
+        """Store a change, and settings with it, then follow it."""
+        batch = self.store.add(kind, change, key=key, settings=settings)
         self.redo_stack.clear()
         if kind == "do":
             self.undo_stack.append((batch, change.words))
@@ -353,7 +367,7 @@ class Session:
     def state(self) -> dict[str, Any]:
         """Return all that the page shows beside images."""
         with self.lock:
-            is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
+            is_open = self._is_open
             counts = Counter(self.label[(self.label > 0) & self.is_readable].tolist())
             guesses = Counter(self.suggestion[is_open].tolist())
             examples: dict[int, list[int]] = {}
@@ -392,6 +406,7 @@ class Session:
                     "method": asked.lesson.method,
                 },
                 "learning": self.learnt_job < self.job,
+                "n_due": int(self._due().sum()),
                 "estimate": None
                 if self.estimate is None
                 else dict(zip(("accuracy", "low", "high", "n_checks"), self.estimate[1:], strict=True)),
@@ -411,7 +426,7 @@ class Session:
             from ledl.lessons import mix
 
             left_out = {self.place[key] for key in exclude if key in self.place}
-            is_open = (self.label == 0) & ~self.is_skipped & self.is_readable
+            n_checks, is_open = int(self._random_checks().sum()), self._is_open
             is_open[list(left_out)] = False
             asked = self.asked
             order = (
@@ -421,18 +436,44 @@ class Session:
             if asked is not None and asked.number:
                 rest = np.argsort(self.probability, kind="stable").tolist()
             useful = [i for i in dict.fromkeys([*order, *rest]) if is_open[i] and i not in self.drawn]
-            checks = [i for i in self.drawn if is_open[i]]
-            n_answered = len(self.drawn) - len(checks)
-            fresh = (i for i in self.random_order if is_open[i] and i not in self.drawn)
-            checks += [i for i, _ in zip(fresh, range(max(0, n // 3 + 1 - len(checks))), strict=False)]
-            new = {i for i in checks if i not in self.drawn}
-            mixed = mix([i for i in useful if i not in new], checks, n, n_answered)
+            by_lot = [i for i in self.random_order if is_open[i]]
+            first = {*by_lot[: n // 3 + 1]}
+            checks = [i for i in by_lot if i in first or i in self.drawn]
+            mixed = mix([i for i in useful if i not in first], checks, n, n_checks)
             drawn = [int(i) for i, is_check in mixed if is_check and i not in self.drawn]
             if drawn and self.is_writer:
                 self.store.add_checks([self.images[i].id for i in drawn])
                 self.drawn |= dict.fromkeys(drawn)
             number = None if asked is None or not asked.number else asked.number
             return {"model": number, "items": [self.image(int(i)) for i, _ in mixed]}
+
+    @property
+    def _is_open(self) -> Array:
+        """Say for each image whether a person may still be asked for its label."""
+        return (self.label == 0) & ~self.is_skipped & self.is_readable
+
+    def _answered_checks(self) -> Array:
+        is_check = np.zeros(self.n, dtype=bool)
+        is_check[list(self.drawn)] = True
+        return is_check & ~self._is_open
+
+    def _due(self) -> Array:
+        """Say for each image whether it must be checked first: it has joined since later checks were drawn.
+
+        Checks are the first images of a random order, in which new images lie anywhere. Until those between
+        the checks are asked for, too, the checks are a random sample of the images before.
+        """
+        last = self.rank[self._answered_checks()].max(initial=-1)
+        return self._is_open & (self.numbers > self.newest_asked) & (self.rank < last)
+
+    def _random_checks(self) -> Array:
+        """Say for each image whether it is a check with an answer, in a random sample of all images."""
+        due = self._due()
+        if not due.any() and self.newest_asked < self.numbers.max(initial=0):
+            self.newest_asked = int(self.numbers.max())
+            if self.is_writer:
+                self.store.set(asked=str(self.newest_asked))
+        return self._answered_checks() & (self.rank < self.rank[due].min(initial=self.n))
 
     def find(
         self, view: str = "all", label: int | None = None, state: str | None = None, search: str = ""
@@ -563,8 +604,7 @@ class Session:
             self.job += 1
             labels = self.label.copy()
             y = np.where(labels > 0, labels, -1)[self.rows]  # ids, so that a class stays the same class
-            is_check = np.zeros(self.n, dtype=bool)
-            is_check[list(self.drawn)] = True
+            is_check = self._random_checks()
             self.jobs = {number: job for number, job in self.jobs.items() if number > self.learnt_job}
             self.jobs[self.job] = labels
             return Job(self.job, y, np.flatnonzero(is_check[self.rows] & (y >= 0)))
@@ -627,10 +667,9 @@ class Session:
         self.notice = None  # what was wrong is over
 
     def _on_estimate(self, job: int, found: Estimate | None) -> None:
-        if self.asked is None or not self.asked.number:
-            return
-        if found is None or found.n_checks < FEWEST_CHECKS:  # as after an undo: better none than an old one
-            self.estimate = None
+        # As after an undo, or with new images: better none than an old one.
+        self.estimate = None
+        if self.asked is None or not self.asked.number or found is None or found.n_checks < FEWEST_CHECKS:
             return
         values = (*map(float, found[:3]), int(found.n_checks))
         if self.is_writer:

@@ -11,9 +11,10 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,15 +203,21 @@ class Store:
             raise StoreError(f"There are no labels yet in {shown(place)}. Begin with ledl label FOLDER.")
         uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
         try:
-            self.db = sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
-            if not read_only:
-                with suppress(PermissionError):  # of another owner, or a disk that knows no access rights
-                    os.chmod(self.file, 0o600)
-                self.db.execute("PRAGMA journal_mode=WAL")
-                self.db.execute("PRAGMA synchronous=FULL")
-            self._check()
-            if not read_only:
-                self._back_up()
+            with ExitStack() as opened:
+                self.db = sqlite3.connect(
+                    uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False
+                )
+                self._held = self.file.open("rb")
+                opened.callback(self.close)
+                if not read_only:
+                    with suppress(PermissionError):  # of another owner, or a disk that knows no access rights
+                        os.chmod(self.file, 0o600)
+                    self.db.execute("PRAGMA journal_mode=WAL")
+                    self.db.execute("PRAGMA synchronous=FULL")
+                self._check()
+                if not read_only:
+                    self._back_up()
+                opened.pop_all()
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
@@ -265,6 +272,11 @@ class Store:
         with stored(self.place):
             try:
                 self.db.execute("BEGIN IMMEDIATE")
+                if self.is_deleted:
+                    raise StoreError(
+                        f"Not stored: the labels in {shown(self.place)} were deleted, or moved to another "
+                        "disk, while they were open. End ledl label with Ctrl-C, and start it again."
+                    )
                 yield
                 self.db.execute("COMMIT")
             except BaseException:
@@ -275,6 +287,12 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self.db.close()
+        self._held.close()  # afterwards: closing a file lets go of all locks on it
+
+    @property
+    def is_deleted(self) -> bool:
+        """Say whether the file has no name any more: what SQLite writes to it then is lost."""
+        return not self._held.closed and os.fstat(self._held.fileno()).st_nlink == 0
 
     def get(self, key: str, default: str = "") -> str:
         """Return a setting of this store."""
@@ -290,12 +308,6 @@ class Store:
         """Return which classes the words of folders and tables meant when they came: ids by source and word."""
         rows = self.db.execute("SELECT substr(key, 6), value FROM meta WHERE substr(key, 1, 5)='word '")
         return {word: int(value) for word, value in rows}
-
-    def set_words(self, words: Mapping[str, int]) -> None:
-        """Store which classes words mean."""
-        if words:
-            with self._transaction():
-                self.set(**{f"word {word}": str(key) for word, key in words.items()})
 
     # Images
 
@@ -382,12 +394,22 @@ class Store:
         )
         return [_answer(row) for row in rows]
 
-    def add(self, kind: str, change: Change, target: int | None = None, *, key: str | None = None) -> int:
+    def add(
+        self,
+        kind: str,
+        change: Change,
+        target: int | None = None,
+        *,
+        key: str | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
         """Store a change of a kind: do, undo, redo or import. It is on disk when this returns its number.
 
-        `key` is the sender's name for the request, by which `has_key` knows it if it is sent again.
+        `key` is the sender's name for the request, by which `has_key` knows it if it is sent again. `settings`
+        are stored with it: both or none.
         """
         with self._transaction():
+            self.set(**settings)
             batch = self.db.execute(
                 "INSERT INTO batches(at, kind, target, words, key) VALUES(?, ?, ?, ?, ?)",
                 (time.time(), kind, target, change.words, key),
@@ -509,8 +531,14 @@ class Store:
         """Return labels, accuracy, interval and checks of lessons: the last for each number of labels."""
         return self.db.execute(
             "SELECT labels, accuracy, low, high, checks FROM lessons JOIN (SELECT max(number) AS number FROM "
-            "lessons WHERE accuracy IS NOT NULL GROUP BY labels) USING(number) ORDER BY number"
+            "lessons WHERE accuracy IS NOT NULL AND number>? GROUP BY labels) USING(number) ORDER BY number",
+            (int(self.get("curve_after", "0")),),
         ).fetchall()
+
+    def forget_curve(self) -> None:
+        """Begin another curve, because the lessons so far were about other images."""
+        (last,) = self.db.execute("SELECT max(number) FROM lessons").fetchone()
+        self.set(curve_after=str(last or 0))
 
 
 def _answer(row: Sequence[Any]) -> Answer:

@@ -255,7 +255,7 @@ def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:
                 lesson = learner.learn(job.y)  # not given up for newer labels, which may never stop coming
                 send(("lesson", job.number, lesson, time.perf_counter() - start))
                 is_old = time.monotonic() - last_estimate >= PATIENCE
-                if len(job.checks) and (is_old or not inbox.has_news()):
+                if is_old or not inbox.has_news():
                     send(("estimate", job.number, learner.estimate(job.y, job.checks)))
                     last_estimate = time.monotonic()
         except Exception as error:  # the person goes on answering; the page says what is wrong
