@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import ledl
+from helpers.digits import few_digits
 from helpers.model_files import (
     MODELS,
     assert_same,
@@ -33,6 +35,7 @@ from ledl import (
     load,
     save,
 )
+from ledl.coding import _coders
 from ledl.features import ColorFeatures, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.persistence import read
 
@@ -234,3 +237,21 @@ def test_files_of_earlier_versions_give_the_scores_that_they_gave(file):
 
 def test_there_are_files_of_every_kind():
     assert {file.stem.split(".", 1)[0] for file in FIXTURES.glob("*.ledl")} >= set(MODELS)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_saving_does_not_work_out_again_what_the_model_has(kernel, path):
+    """The factorisation of ridge codes, and the atoms as users see them, are cubic in the samples."""
+    X, y, new, _ = few_digits(20)
+    model = CRCClassifier(kernel=kernel).fit(X, y)
+    scores, space = model.decision_function(new), type(model.dictionary_.space)
+    with (
+        patch.object(_coders, "solve_shifted", wraps=_coders.solve_shifted) as solve,
+        patch.object(space, "expand", autospec=True, side_effect=space.expand) as expand,
+    ):
+        save(model, path)
+        assert not solve.called
+        assert all(len(call.args[1]) == 1 for call in expand.call_args_list)  # the sample of the trial
+        assert_array_equal(load(path).decision_function(new), scores)
+        assert solve.called  # so that the test can fail
+    assert_array_equal(model.decision_function(new), scores)

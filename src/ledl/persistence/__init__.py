@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ledl.persistence._format import ModelFileError, read_file, require, write_file
-from ledl.persistence._tree import VERSIONS, Decoder, Encoder, versions_in_words
+from ledl.persistence._tree import VERSIONS, Decoder, Encoder, WorkedOut, versions_in_words
 
 __all__ = ["ModelFileError", "Stored", "load", "read", "save"]
 
@@ -81,7 +81,7 @@ def save(model: Any, path: str | os.PathLike[str], *, info: Any = None) -> None:
         "info": encoder.encode(info, "info"),
     }
     try:  # files that could not be loaded are not written
-        _restore(header, encoder.arrays, "Fit it again")
+        _restore(header, encoder.arrays, "Fit it again", encoder.worked_out)
     except ModelFileError as error:
         raise ModelFileError(f"{name} cannot be stored: its file {error}.") from error.__cause__
     write_file(Path(path), header, encoder.arrays)
@@ -156,7 +156,9 @@ def read(path: str | os.PathLike[str]) -> Stored:
         raise ModelFileError(f"{path} {error}.") from error.__cause__
 
 
-def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
+def _restore(
+    header: dict[str, Any], arrays: list[Any], advice: str, worked_out: WorkedOut | None = None
+) -> Stored:
     """Return the content that a header and arrays describe. Errors end with `advice`; "{}" becomes versions."""
     versions: Any = header.get("versions")
     words = [word for item in versions.items() for word in item] if type(versions) is dict else [None]
@@ -164,7 +166,7 @@ def _restore(header: dict[str, Any], arrays: list[Any], advice: str) -> Stored:
         all(type(word) is str and len(word) < 50 and word.isprintable() for word in words),
         "does not say which versions wrote it. Save the model again",
     )
-    decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)))
+    decoder = Decoder(arrays, versions, advice.format(versions_in_words(versions)), worked_out)
     for name in ("model", "info"):
         require(name in header, f"has no {name!r}. Save the model again")
     model, info = (decoder.decode(header[name], name) for name in ("model", "info"))

@@ -12,10 +12,12 @@ Checks raise a ValueError that says what is wrong, or any error that values from
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import copy
 from itertools import dropwhile
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -418,11 +420,13 @@ def check_classes(classes: Array) -> None:
     expect(len(np.unique(classes)) == len(classes), "a class occurs twice")
 
 
-def make(name: str, state: dict[str, Any], room: float) -> Any:
+def make(
+    name: str, state: dict[str, Any], room: float, known: Mapping[int, Array] = MappingProxyType({})
+) -> Any:
     """Return one of the attributes in `MADE`. Raise an error if it needs more than `room` bytes.
 
     `ledl.estimators.fitted_attributes` makes all of them. Here they are made one by one, because a file may
-    hold the large ones.
+    hold the large ones. `known` has atoms as users see them, by the ids of those in coordinates.
     """
     if name == "_dictionary":
         return state["best_estimator_"]._dictionary  # with the rule of the fit, whatever was set since
@@ -438,6 +442,8 @@ def make(name: str, state: dict[str, Any], room: float) -> Any:
     expect(n_bytes <= room, f"{name} would need {n_bytes:,} bytes, many times the size of the file")
     if name.endswith("classes_"):
         return classes if name == "classes_" else classes[record.atom_labels]
+    if id(record.atoms) in known:
+        return known[id(record.atoms)]
     # With as many threads as in `fit`, for the same rounding: K-SVD and LEDL work with one.
     is_alone = isinstance(record.coder, OMP) or "_code_atoms" in state
     with one_blas_thread() if is_alone else nullcontext():

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
@@ -72,11 +72,22 @@ def may_be_state(cls: type, name: str) -> bool:
     return is_fitted and not name.startswith("__") and name not in NOT_THE_MODEL and not hasattr(cls, name)
 
 
+class WorkedOut(NamedTuple):
+    """Hold what a model has worked out from its atoms, by their ids: trying it out does not do that again.
+
+    What a trial works out is added, for the model's next predictions.
+    """
+
+    kept: dict[int, dict[Any, Any]]  # of its dictionaries
+    components: dict[int, Array]  # the atoms as users see them
+
+
 class Encoder:
     """Makes trees of values. The list `arrays` collects the arrays in them, each once."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
+        self.worked_out = WorkedOut({}, {})
         self._numbers: dict[int, int] = {}
         self._n_made = 0
 
@@ -118,6 +129,8 @@ class Encoder:
             return {"strings": strings}
         if kind in ESTIMATORS:
             return {"estimator": self._estimator(value, where, depth + 1)}
+        if kind is FittedDictionary:
+            self.worked_out.kept[id(value.atoms)] = value.kept
         if kind in PARTS:
             values = {name: getattr(value, name) for name in PARTS[kind]}
             fields = {name: self.encode(one, f"{where}.{name}", depth + 1) for name, one in values.items()}
@@ -152,6 +165,8 @@ class Encoder:
             )
             if name in MADE.get(kind, set()) and self._is_made(name, value, vars(model)):
                 state[name] = {"made": str(value.dtype) if name in LARGE else None}
+                if name in LARGE:
+                    self.worked_out.components[id(model._dictionary.atoms)] = value
             else:
                 state[name] = self.encode(value, f"{where}.{name}", depth)
         return {"name": kind.__name__, "params": params, "state": state}
@@ -201,8 +216,11 @@ def why_not(value: Any) -> str:
 class Decoder:
     """Makes values from trees that anybody wrote. Every error is a ModelFileError that says where."""
 
-    def __init__(self, arrays: list[Array], versions: dict[str, str], advice: str) -> None:
+    def __init__(
+        self, arrays: list[Array], versions: dict[str, str], advice: str, worked_out: WorkedOut | None = None
+    ) -> None:
         self.arrays, self.versions, self.advice = arrays, versions, advice
+        self.worked_out = worked_out or WorkedOut({}, {})
         self.used: set[int] = set()
         self._n_objects = 0
         self._room = MAX_MADE + TIMES_MADE * sum(array.nbytes for array in arrays)
@@ -253,7 +271,10 @@ class Decoder:
                         set(nodes) <= set(PARTS[cls]) and missing <= LATER_FIELDS.get(cls, set()),
                         f"{name} is made of other fields",
                     )
-                    part = cls(**self._values(nodes, where, depth))
+                    values = self._values(nodes, where, depth)
+                    if cls is FittedDictionary:
+                        values["kept"] = self.worked_out.kept.get(id(values["atoms"]), {})
+                    part = cls(**values)
                     check_part(part)
                     return part
                 case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
@@ -294,7 +315,7 @@ class Decoder:
             expect(not follows, f"{attribute} follows from others and is not taken from files")
         for attribute, dtype in made.items():
             expect(dtype in (None, "float32", "float64"), f"there are no components of type {dtype!r:.50}")
-            value = make(attribute, state, self._room)
+            value = make(attribute, state, self._room, self.worked_out.components)
             self._room -= getattr(value, "nbytes", 0)
             state[attribute] = value if dtype is None else value.astype(dtype, copy=False)
         model = cls(**params)
