@@ -509,7 +509,10 @@ LEDLClassifier(**json.loads(sys.argv[3]), checkpoint=sys.argv[2]).fit(X, np.aran
 """
 
 
-def test_a_fit_continues_after_its_process_was_killed(tmp_path):
+def test_a_killed_fit_leaves_its_checkpoint_alone_and_continues_from_it(monkeypatch, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     X = np.random.default_rng(0).standard_normal((5000, 60))
     mapped, y = in_file(X, tmp_path / "X.npy"), np.arange(5000) % 5
     options = {"n_components": 40, "max_iter": 150, "tol": 0, "random_state": 0, "batch_size": 500}
@@ -521,9 +524,10 @@ def test_a_fit_continues_after_its_process_was_killed(tmp_path):
         time.sleep(0.3)
         process.send_signal(signal.SIGKILL)
     assert (tmp_path / "fit").exists()  # the fit had not ended
+    assert not os.listdir(scratch)
     model = LEDLClassifier(**options, checkpoint=tmp_path / "fit").fit(mapped, y)
     assert_array_equal(model.components_, LEDLClassifier(**options).fit(mapped, y).components_)
-    assert os.listdir(tmp_path) == ["X.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["X.npy", "scratch"]
 
 
 def test_other_samples_are_noticed_in_every_column(monkeypatch, tmp_path, digits, rng):
