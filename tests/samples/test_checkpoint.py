@@ -18,9 +18,12 @@ import scipy.linalg
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from helpers.stored import LEARNT, OPTIONS, in_file
-from ledl import LEDLClassifier, subspace
+from ledl import BatchedSearchCV, LEDLClassifier, RejectingClassifier, SemiSupervisedClassifier, subspace
 from ledl.samples import InMemoryBlocks
 from ledl.samples._checkpoint import FIRST_LINE, Checkpoint
 from ledl.solvers.ledl import solve
@@ -564,3 +567,25 @@ def test_a_seed_that_is_no_longer_given_is_another_fit(monkeypatch, tmp_path, di
     other = LEDLClassifier(**{**OPTIONS, "random_state": None}, checkpoint=tmp_path / "fit")
     with pytest.raises(ValueError, match="random_state was 0, and is None"):
         other.fit(X, y)
+
+
+GRID = {"alpha": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        lambda model: BatchedSearchCV(model, GRID),
+        lambda model: RejectingClassifier(model),
+        lambda model: RejectingClassifier(make_pipeline(Normalizer(), model)),
+        lambda model: RejectingClassifier(GridSearchCV(model, GRID)),
+        lambda model: RejectingClassifier(SemiSupervisedClassifier(model)),
+        lambda model: SemiSupervisedClassifier(make_pipeline(Normalizer(), model)),
+    ],
+)
+def test_what_fits_a_model_several_times_refuses_a_checkpoint_at_once(monkeypatch, owner, tmp_path, digits):
+    monkeypatch.setattr("ledl.estimators._ledl.solve", None)
+    model = owner(LEDLClassifier(**OPTIONS, checkpoint=str(tmp_path / "fit")))
+    message = f"checkpoint='.*fit' is the file of one fit, but {type(model).__name__} has many. Set"
+    with pytest.raises(ValueError, match=message):
+        model.fit(*digits)
