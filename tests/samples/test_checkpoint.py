@@ -458,13 +458,9 @@ def test_kernels_that_cannot_be_distinguished(tmp_path, digits):
         model.fit(X[:40], y[:40])
 
 
-def test_searches_and_streams_have_none(tmp_path, digits):
-    from ledl import BatchedSearchCV
-
+def test_streams_have_none(tmp_path, digits):
     X, y = digits
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
-    with pytest.raises(ValueError, match="a search has many"):
-        BatchedSearchCV(model, {"alpha": [0.1]}).fit(X, y)
     with pytest.raises(ValueError, match="is for fit"):
         model.partial_fit(X, y, classes=range(10))
 
