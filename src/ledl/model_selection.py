@@ -329,6 +329,7 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         self : BatchedSearchCV
         """
         check_batched(self.estimator, self.scoring, self.refit)
+        check_no_checkpoint(self)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         routed = self._get_routed_params_for_fit(params)
@@ -375,6 +376,16 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         return self
 
 
+def check_no_checkpoint(owner: Any) -> None:
+    """Raise if a classifier in an estimator that fits it several times has a checkpoint, at any depth."""
+    for model in owner.get_params().values():
+        if isinstance(model, LEDLClassifier) and model.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={model.checkpoint!r} is the file of one fit, but {type(owner).__name__} has many. "
+                "Set checkpoint=None."
+            )
+
+
 def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
     """Raise if there is no batched solve for the estimator or the options.
 
@@ -385,11 +396,6 @@ def check_batched(estimator: Any, scoring: Any, refit: Any) -> None:
         raise TypeError(
             f"BatchedSearchCV has batched solves for {names}, but estimator is a {type(estimator).__name__}. "
             "Use sklearn.model_selection.GridSearchCV, which takes any estimator."
-        )
-    if getattr(estimator, "checkpoint", None) is not None:
-        raise ValueError(
-            f"checkpoint={estimator.checkpoint!r} is the file of one fit, but a search has many. Set "
-            "checkpoint=None."
         )
     if not isinstance(refit, bool | np.bool_):
         raise ValueError(

@@ -45,7 +45,7 @@ from ledl.estimators import (
     view_of,
     with_callbacks,
 )
-from ledl.model_selection import LEDLClassifierCV
+from ledl.model_selection import LEDLClassifierCV, check_no_checkpoint
 from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
 
@@ -225,6 +225,7 @@ class RejectingClassifier(  # type: ignore[call-arg]
         self : RejectingClassifier
         """
         our_parts(self.estimator)  # raises for other classifiers
+        check_no_checkpoint(self)
         given = fit_params
         if _routing_enabled():
             given = process_routing(self, "fit", **fit_params).estimator.fit

@@ -52,6 +52,7 @@ from ledl.model_selection import (
     LEDLClassifierCV,
     Verdict,
     best_factor,
+    check_no_checkpoint,
     cv_interval,
     default_folds,
     expected_accuracy,
@@ -410,6 +411,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
         -------
         self : SemiSupervisedClassifier
         """
+        check_no_checkpoint(self)
         X, y, classes = check_partly_labelled(self, X, y)
         methods = [str(method) for method in self.methods]
         if not methods or not set(methods) <= set(METHODS):

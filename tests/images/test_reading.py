@@ -47,6 +47,16 @@ def deep_png(values):
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
+def tiff(values, *, zero_is_white, orientation=1):
+    """Return a TIFF file of one channel with either meaning of zero, which Pillow cannot write."""
+    height, width = values.shape
+    kind = 3 if values.dtype.kind == "f" else 1
+    tags = {256: width, 257: height, 258: values.itemsize * 8, 259: 1, 262: int(not zero_is_white)}
+    tags |= {273: 146, 274: orientation, 277: 1, 278: height, 279: values.nbytes, 339: kind}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + values.tobytes()
+
+
 @pytest.mark.parametrize("name", ["a.jpg", "a.tif"])
 def test_colours_of_printers_become_those_of_screens(name, tmp_path):
     Image.fromarray(COLOURS).convert("CMYK").save(tmp_path / name)
@@ -74,6 +84,24 @@ def test_cameras_of_10_12_and_14_bits_are_not_black(top, dtype, tmp_path):
     ramp[0, 0] = min(8 * top, 65535)
     Image.fromarray(ramp).save(tmp_path / "a.tif")
     assert_array_equal(read_back(tmp_path / "a.tif")[1:], usual[1:])
+
+
+@pytest.mark.parametrize("top", [255, 4095, 65535, 1.0])
+@pytest.mark.parametrize("orientation", [1, 3])
+def test_negatives_are_not_shown_as_negatives(top, orientation, tmp_path):
+    """TIFF files whose zero is white. Pillow inverts those of 8 bits itself."""
+    ramp = np.linspace(0, top, 256)[None].repeat(64, axis=0)
+    ramp = ramp.astype(np.float32 if top == 1 else np.uint16)
+    for zero_is_white, name in ((False, "plain.tif"), (True, "negative.tif")):
+        (tmp_path / name).write_bytes(tiff(ramp, zero_is_white=zero_is_white, orientation=orientation))
+    (tmp_path / "bytes.tif").write_bytes(
+        tiff(np.uint8(np.arange(256)[None].repeat(64, axis=0)), zero_is_white=True, orientation=orientation)
+    )
+    plain, negative, of_bytes = (
+        np.int64(read_back(tmp_path / name)) for name in ("plain.tif", "negative.tif", "bytes.tif")
+    )
+    assert_array_equal(negative, 255 - plain)
+    assert_allclose(negative, of_bytes, atol=1)
 
 
 def test_floats_end_at_1_even_if_one_is_more(tmp_path):

@@ -59,6 +59,26 @@ def test_the_separator_that_a_table_names(first, photos, tmp_path):
         labels_of(photos, table)
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_the_line_with_the_separator_may_end_in_any_way(end, photos, tmp_path):
+    (tmp_path / "t.csv").write_bytes(f"sep=;{end}path;label{end}a.png;a,b{end}gone.png;c{end}".encode())
+    with pytest.raises(ImageError, match=r"line 4: there is no image 'gone.png'"):
+        labels_of(photos, tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_bytes(f"sep=;{end}a.png;a,b{end}b.png;c, d{end}".encode())
+    assert labels_of(photos, tmp_path / "t.csv") == {"a.png": "a,b", "b.png": "c, d"}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_what_else_may_separate_cells_is_in_all_lines(separator, photos, tmp_path):
+    """Without a header: decimal commas, and labels with semicolons."""
+    os.rename(photos / "b.png", photos / "b;,.png")
+    rows = [("a.png", "cat; big", "0,75"), ("b;,.png", "dog; small", "0,25")]
+    for order in (rows, rows[::-1]):
+        quoted = [[f'"{cell}"' if separator in cell else cell for cell in row] for row in order]
+        (tmp_path / "t.csv").write_text("\n".join(map(separator.join, quoted)))
+        assert labels_of(photos, tmp_path / "t.csv") == {"a.png": "cat; big", "b;,.png": "dog; small"}
+
+
 def test_paths_begin_at_the_folder_the_table_or_here(photos, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -116,6 +136,7 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ("a.png,dog\ngone.png,cat\n", "line 2: there is no image 'gone.png'"),
         ("path,label\na.png,dog\n%s,cat\n" % ("x" * 5000), "line 3: there is no image 'x{200}'. Paths"),
         ('path,label\n"""a\\u0000.png""",cat\n', r"line 2: there is no image 'a\\x00.png'"),
+        ('path,label\n"""a\\ud800.png""",cat\n', r"line 2: there is no image 'a\\ud800.png'"),
         ('a.png,cat\nb.png,"dog\nsub/c.png,dog\n', "line 2: a quotation mark is not closed.* Remove it"),
         ('path,label,note\na.png,cat,"x\nb.png,dog,\n', "line 2: a quotation mark is not closed"),
         ('a.png,cat\nb.png,"dog', "line 2: a quotation mark is not closed"),

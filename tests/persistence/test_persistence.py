@@ -93,6 +93,20 @@ def test_labels_of_every_kind(model, labels, path):
     assert_array_equal(again.predict(new), model.predict(new))
 
 
+def test_strings_of_other_types_become_plain_ones(path):
+    class Name(str):
+        def __str__(self):
+            return "another one"
+
+    X, y, new = samples()
+    labels = np.array([np.str_("zebra"), Name("ant"), "höhe"], dtype=object)
+    model = CRCClassifier().fit(X, labels[y])
+    again = round_trip(model, path)
+    assert [*map(type, again.classes_)] == [str] * 3
+    assert_array_equal(again.classes_, np.array(["ant", "höhe", "zebra"], dtype=object))
+    assert_array_equal(again.predict(new), model.predict(new))
+
+
 def test_two_classes_and_truth_values(path):
     X, y, new = samples()
     for model in (LEDLClassifier(random_state=0), CRCClassifier(), RidgeClassifier()):

@@ -1,4 +1,6 @@
+import errno
 import gc
+import os
 import shutil
 import tempfile
 from types import SimpleNamespace
@@ -54,15 +56,16 @@ def test_mapped_blocks_do_the_same(block_size, threads):
     check_map_sum(MappedBlocks(X, labels, spans_of(len(X), block_size), threads), X, labels)
 
 
-def test_scratch_files_are_gone_with_the_blocks(monkeypatch, tmp_path):
+def test_scratch_files_have_no_name_and_last_as_long_as_the_codes(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     blocks = MappedBlocks(np.ones((6, 2)), np.zeros(6, int), spans_of(6, 2))
     blocks.map_sum(lambda block: (block._replace(Z=block.X, L=block.X), (1,)))
-    (folder,) = tmp_path.iterdir()
-    assert {file.name for file in folder.iterdir()} == {"Z", "L"}
+    assert not list(tmp_path.iterdir())
+    codes = blocks.codes()
+    assert isinstance(codes, np.memmap)
     del blocks
     gc.collect()
-    assert not list(tmp_path.iterdir())
+    assert_array_equal(codes, np.ones((6, 2)))
 
 
 def test_too_little_scratch_space_is_reported(monkeypatch):
@@ -70,6 +73,16 @@ def test_too_little_scratch_space_is_reported(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
     with pytest.raises(OSError, match="TMPDIR"):
         blocks.map_sum(lambda block: (block._replace(Z=block.X), (1,)))
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve space")
+def test_space_that_others_took_meanwhile_is_reported(monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"need 0.0 GB of scratch space, but .* Set .* TMPDIR"):
+        MappedBlocks(np.ones((6, 2)), np.zeros(6, int), [(0, 6)]).map_sum(lambda b: (b._replace(Z=b.X), (1,)))
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 4, 7, 100])

@@ -18,9 +18,12 @@ import scipy.linalg
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from helpers.stored import LEARNT, OPTIONS, in_file
-from ledl import LEDLClassifier, subspace
+from ledl import BatchedSearchCV, LEDLClassifier, RejectingClassifier, SemiSupervisedClassifier, subspace
 from ledl.samples import InMemoryBlocks
 from ledl.samples._checkpoint import FIRST_LINE, Checkpoint
 from ledl.solvers.ledl import solve
@@ -455,13 +458,9 @@ def test_kernels_that_cannot_be_distinguished(tmp_path, digits):
         model.fit(X[:40], y[:40])
 
 
-def test_searches_and_streams_have_none(tmp_path, digits):
-    from ledl import BatchedSearchCV
-
+def test_streams_have_none(tmp_path, digits):
     X, y = digits
     model = LEDLClassifier(**OPTIONS, checkpoint=tmp_path / "fit")
-    with pytest.raises(ValueError, match="a search has many"):
-        BatchedSearchCV(model, {"alpha": [0.1]}).fit(X, y)
     with pytest.raises(ValueError, match="is for fit"):
         model.partial_fit(X, y, classes=range(10))
 
@@ -509,7 +508,10 @@ LEDLClassifier(**json.loads(sys.argv[3]), checkpoint=sys.argv[2]).fit(X, np.aran
 """
 
 
-def test_a_fit_continues_after_its_process_was_killed(tmp_path):
+def test_a_killed_fit_leaves_its_checkpoint_alone_and_continues_from_it(monkeypatch, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     X = np.random.default_rng(0).standard_normal((5000, 60))
     mapped, y = in_file(X, tmp_path / "X.npy"), np.arange(5000) % 5
     options = {"n_components": 40, "max_iter": 150, "tol": 0, "random_state": 0, "batch_size": 500}
@@ -521,9 +523,10 @@ def test_a_fit_continues_after_its_process_was_killed(tmp_path):
         time.sleep(0.3)
         process.send_signal(signal.SIGKILL)
     assert (tmp_path / "fit").exists()  # the fit had not ended
+    assert not os.listdir(scratch)
     model = LEDLClassifier(**options, checkpoint=tmp_path / "fit").fit(mapped, y)
     assert_array_equal(model.components_, LEDLClassifier(**options).fit(mapped, y).components_)
-    assert os.listdir(tmp_path) == ["X.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["X.npy", "scratch"]
 
 
 def test_other_samples_are_noticed_in_every_column(monkeypatch, tmp_path, digits, rng):
@@ -560,3 +563,25 @@ def test_a_seed_that_is_no_longer_given_is_another_fit(monkeypatch, tmp_path, di
     other = LEDLClassifier(**{**OPTIONS, "random_state": None}, checkpoint=tmp_path / "fit")
     with pytest.raises(ValueError, match="random_state was 0, and is None"):
         other.fit(X, y)
+
+
+GRID = {"alpha": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        lambda model: BatchedSearchCV(model, GRID),
+        lambda model: RejectingClassifier(model),
+        lambda model: RejectingClassifier(make_pipeline(Normalizer(), model)),
+        lambda model: RejectingClassifier(GridSearchCV(model, GRID)),
+        lambda model: RejectingClassifier(SemiSupervisedClassifier(model)),
+        lambda model: SemiSupervisedClassifier(make_pipeline(Normalizer(), model)),
+    ],
+)
+def test_what_fits_a_model_several_times_refuses_a_checkpoint_at_once(monkeypatch, owner, tmp_path, digits):
+    monkeypatch.setattr("ledl.estimators._ledl.solve", None)
+    model = owner(LEDLClassifier(**OPTIONS, checkpoint=str(tmp_path / "fit")))
+    message = f"checkpoint='.*fit' is the file of one fit, but {type(model).__name__} has many. Set"
+    with pytest.raises(ValueError, match=message):
+        model.fit(*digits)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from functools import partial
@@ -285,13 +286,15 @@ def test_a_killed_scheduler_is_reported(monkeypatch, tmp_path, digits, expected)
     assert_same(model.fit(X, y), expected, 1e-8)
 
 
-def test_a_worker_with_old_codes_or_none_repeats_the_steps(client, digits):
+def test_a_worker_with_old_codes_or_none_repeats_the_steps(monkeypatch, tmp_path, client, digits):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     X = digits[0]
     chunks = chunks_of(da.from_array(X, chunks=(50, -1)), client)
     spans = [(i, i + 50) for i in range(0, 200, 50)]
     blocks = ClusterBlocks(client, chunks, spans, np.zeros(200, int), np.ones(200), AS_THEY_ARE, 64, 20)
     for add in (1.0, 2.0):
         blocks.map_sum(partial(count_up, add))
+        assert blocks.map_sum(count) == (12,)  # and changes nothing
     client.run(copy_codes)
     blocks.map_sum(partial(count_up, 4.0))
     expected = blocks.codes()
@@ -308,7 +311,12 @@ def test_a_worker_with_old_codes_or_none_repeats_the_steps(client, digits):
     blocks.restore_codes(lambda first, stop: saved[first])
     client.run(delete_codes)
     assert_array_equal(blocks.codes(), expected)
+    assert not list(tmp_path.iterdir())  # a killed client leaves nothing
     blocks.close()
+
+
+def count(block):
+    return block, (1,)
 
 
 def count_up(add, block):

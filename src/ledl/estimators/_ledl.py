@@ -223,7 +223,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         File that `fit` writes its atoms and codes to while it runs. Writing takes at most about a tenth of its
         time. If `fit` was stopped, another `fit` with the same parameters on the same samples goes on from the
         file, to the same model. The file is deleted when the fit is done. Each fit needs its own file, so it is
-        not for searches.
+        not for searches, nor for others that fit a model several times.
 
     device : str, default=None
         Device that trains and codes new samples. None means the processors, with NumPy. ``"cuda"`` means a GPU

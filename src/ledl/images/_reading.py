@@ -215,6 +215,7 @@ def _converted(image: Any, mode: str) -> Any:
         7: turns.TRANSVERSE,
         8: turns.ROTATE_90,
     }
+    is_negative = getattr(image, "tag_v2", {}).get(0x0106) == 0  # a TIFF whose zero is white
     turn = None
     with suppress(Exception):  # broken EXIF data raise many types of errors
         turn = by_orientation.get(image.getexif().get(0x0112))
@@ -229,7 +230,8 @@ def _converted(image: Any, mode: str) -> Any:
         tops = (1,) * (image.mode in ("I", "F")) + (255, 1023, 4095, 16383, 65535)
         most = np.quantile(values.ravel()[:: 1 + values.size // SOME_PIXELS], NEARLY_ALL)
         top = next((top for top in tops if most <= top), 65535)
-        image = PIL.Image.fromarray(np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5)))
+        pixels = np.uint8(np.clip(values, 0, top) * np.float32(255 / top) + np.float32(0.5))
+        image = PIL.Image.fromarray(255 - pixels if is_negative else pixels)  # PIL inverts 8 bits alone
     if image.mode == "LAB":  # Pillow knows the way to RGB alone
         image = image.convert("RGB")
     if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:

@@ -16,7 +16,8 @@ from ledl.images._reading import ImageError, shown
 
 # Names of the columns; the first that is there counts.
 PATHS, LABELS = ("filename", "path"), ("label",)
-SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)  # the first line of some tables of Excel
+# The first line of some tables of Excel, whatever ends it.
+SEPARATOR = re.compile(r'"?sep=([,;\t|])"?[^\S\r\n]*(?![^\r\n])', re.IGNORECASE)
 LONGEST_LABEL = 255  # characters, as for names of folders
 LARGEST_TABLE = 2**26  # bytes: about a million lines
 END = "\0"  # follows the text of a table, which has none. It is in a cell only if that does not end before.
@@ -38,7 +39,7 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
 
     Raise ImageError with the number of the line that cannot be understood.
     """
-    rows = _rows(table)
+    rows = _rows(root, table)
     if rows and rows[-1][1][-1].endswith(END):
         raise ImageError(
             f"{shown(table)}, line {rows[-1][0]}: a quotation mark is not closed, so that all lines after it "
@@ -98,23 +99,28 @@ def _columns(head: list[str]) -> tuple[int, int] | None:
     return None if found[0] is None or found[1] is None else (found[0], found[1])
 
 
-def _rows(table: Path) -> list[tuple[int, list[str]]]:
-    """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate."""
+def _rows(root: Path, table: Path) -> list[tuple[int, list[str]]]:
+    """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate.
+
+    They do in a header, or else in most lines. If several do, the first path tells: cells may have commas, too.
+    """
     try:
         content = read_regular(table, LARGEST_TABLE)
         text = content.decode(_encoding(content))
         if "\0" in text:
             raise ValueError("it is not text")
         best: list[tuple[int, list[str]]] = []
-        first, end, rest = text.partition("\n")
-        hint = SEPARATOR.fullmatch(first)
-        text = end + rest if hint else text
+        best_fit = (0, False)
+        hint = SEPARATOR.match(text)
+        text = text[hint.end() :] if hint else text
         for separator in hint[1] if hint else ",;\t":
             rows = _split(text, separator)
             if rows and _columns(rows[0][1]):
                 return rows
-            if not best or sum(len(row) > 1 for _, row in rows) > sum(len(row) > 1 for _, row in best):
-                best = rows
+            names_image = bool(rows and _images_named(root, table, from_cell(rows[0][1][0]), True))
+            fit = (sum(len(row) > 1 for _, row in rows), names_image)
+            if not best or fit > best_fit:
+                best, best_fit = rows, fit
     except (OSError, ValueError) as error:
         raise ImageError(
             f"The labels in {shown(table)} cannot be read: {str(error).rstrip('.')}. In a spreadsheet, save "
@@ -155,7 +161,10 @@ def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Pa
     """Return the files in a folder, or `anywhere`, that a table may mean by a path: one, none or several."""
     top = os.path.abspath(root)
     found: dict[str, Path] = {}
-    if "\0" in name:  # which no system allows
+    try:
+        if b"\0" in os.fsencode(name):  # which no system allows
+            return []
+    except UnicodeEncodeError:  # half a character
         return []
     # In archives of some systems ü is two letters.
     for spelled in dict.fromkeys([name, normalize("NFC", name), normalize("NFD", name)]):

@@ -121,12 +121,12 @@ class Encoder:
         if kind is np.ndarray:
             strings = value.tolist()
             check_storable(
-                value.ndim == 1 and all(type(item) is str for item in strings),
+                value.ndim == 1 and all(isinstance(item, str) for item in strings),
                 where,
                 "is an array of Python objects that are not all strings",
                 "Convert it to numbers or strings with astype",
             )
-            return {"strings": strings}
+            return {"strings": [str.__str__(item) for item in strings]}  # of NumPy, too: as plain ones
         if kind in ESTIMATORS:
             return {"estimator": self._estimator(value, where, depth + 1)}
         if kind is FittedDictionary:

@@ -10,13 +10,11 @@ import os
 import shutil
 import tempfile
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial, reduce
 from operator import iadd
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -191,11 +189,9 @@ class MappedBlocks(Blocks):
     ) -> None:
         self._samples, self._labels, self._weights = samples, labels, weights
         self._spans, self._n_blocks, self._threads = spans, len(spans), threads
-        self._codes: dict[str, Array] = {}  # Z and L of all samples, in private files
+        self._codes: dict[str, Array] = {}  # Z and L of all samples, in files without a name
         self._written: list[set[str]] = [set() for _ in spans]  # those of Z and L that each block has
         self._lock = Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def _step(self, step: Step[Sums], number: int) -> Sums:
         first, stop = self._spans[number]
@@ -213,29 +209,28 @@ class MappedBlocks(Blocks):
         with self._lock:
             if name not in self._codes:
                 # All of it at once, and Z with L: writing to a map ends the process if the disk is full.
-                n_bytes, free = math.prod(shape) * values.dtype.itemsize, shutil.disk_usage(self._folder).free
-                needed = n_bytes * (1 if self._codes else 2)
-                path = self._folder / name
+                folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * values.dtype.itemsize
+                needed, free = n_bytes * (1 if self._codes else 2), shutil.disk_usage(folder).free
                 message = (
                     f"Codes of {shape[0]:,} samples need {needed / 1e9:,.1f} GB of scratch space, but "
-                    f"{self._folder.parent} has {free / 1e9:,.1f} GB. Set the environment variable TMPDIR to a "
-                    "folder with more, or use fewer atoms."
+                    f"{folder} has {free / 1e9:,.1f} GB. Set the environment variable TMPDIR to a folder with "
+                    "more, or use fewer atoms."
                 )
                 if needed > free:
                     raise OSError(message)
-                with path.open("wb") as file:
+                with tempfile.TemporaryFile() as file:  # without a name: nothing is left of a killed process
                     file.truncate(n_bytes)
                     try:
                         if hasattr(os, "posix_fallocate"):
                             os.posix_fallocate(file.fileno(), 0, n_bytes)
                     except OSError as error:
                         raise OSError(message) from error
-                self._codes[name] = np.memmap(path, values.dtype, "r+", shape=shape)
+                    self._codes[name] = np.memmap(file, values.dtype, "r+", shape=shape)
         self._codes[name][slice(*self._spans[number])] = values
         self._written[number].add(name)
 
     def codes(self) -> Array:
-        """Return Z of all samples, in their order: in the scratch file, which is deleted with the blocks."""
+        """Return Z of all samples, in their order: in the scratch file, which lasts as long as they do."""
         return self._codes["Z"]
 
     def save_codes(self, keep: KeepCodes) -> None:  # as in the base class, but without reading samples

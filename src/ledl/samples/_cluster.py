@@ -10,6 +10,7 @@ The first part of this module runs here, with the client; the second part runs o
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import tempfile
@@ -170,10 +171,11 @@ class ClusterBlocks(Blocks):
         self._workers = [""] * self._n_blocks
         self._version = 0  # how often codes have changed
         # How codes came to be, change after change: the version that a change led to, and a function that reads
-        # the codes of that version. None stands for a step, which is in a file of this process.
-        self._history: list[tuple[int, ReadCodes | None]] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="ledl-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        # the codes of that version. None stands for a step, which begins at the third number in `_steps`, a
+        # file without a name: a killed process leaves nothing of it.
+        self._history: list[tuple[int, ReadCodes | None, int]] = []
+        self._steps = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._steps.close)
         self._assign_workers(range(self._n_blocks))
 
     @translate_cluster_errors()
@@ -182,11 +184,14 @@ class ClusterBlocks(Blocks):
         submit = partial(self._change, version, None, put(self._client, step))
         futures = {i: submit(i) for i in range(self._n_blocks)}
         # While workers are busy:
-        (self._folder / str(version)).write_bytes(pickle.dumps(step, pickle.HIGHEST_PROTOCOL))
+        place = self._steps.seek(0, os.SEEK_END)
+        pickle.dump(step, self._steps, pickle.HIGHEST_PROTOCOL)
         outcome = self._run(submit, futures)
         if outcome.changed:
             self._version = version
-            self._history.append((version, None))
+            self._history.append((version, None, place))
+        else:
+            self._steps.truncate(place)
         return outcome.sums  # type: ignore[no-any-return]
 
     def codes(self) -> Array:
@@ -209,9 +214,8 @@ class ClusterBlocks(Blocks):
         self.saved_codes(read)
 
     def saved_codes(self, read: ReadCodes) -> None:
-        self._history = [(self._version, read)]  # lost blocks need not repeat older steps
-        for path in self._folder.iterdir():
-            path.unlink()
+        self._history = [(self._version, read, 0)]  # lost blocks need not repeat older steps
+        self._steps.truncate(0)
 
     def close(self) -> None:
         with suppress(Exception):  # a cluster that is gone has nothing to delete
@@ -252,9 +256,9 @@ class ClusterBlocks(Blocks):
             for i in lost:
                 futures.pop(i).release()
             self._assign_workers(lost)
-            for version, read in self._history:  # all steps again, on workers that have not taken them
-                saved = self._folder / str(version)
-                step = None if read else put(self._client, pickle.loads(saved.read_bytes()))
+            for version, read, place in self._history:  # all steps again, on workers that have not taken them
+                self._steps.seek(place)
+                step = None if read else put(self._client, pickle.load(self._steps))
                 again = {i: self._change(version, read, step, i) for i in lost}
                 if self._wait(list(again.values()), again):
                     break  # lost again: the next round finds out
