@@ -237,6 +237,17 @@ def test_a_search_with_several_metrics_is_judged_by_that_of_refit(digits):
     assert len(model.hidden_rows_) == 60
 
 
+@pytest.mark.parametrize("scoring", [None, ["accuracy", "f1_macro"]])
+def test_a_callable_refit_chooses_for_hidden_labels_too(digits, scoring):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    grid = {"alpha": [0.03, 1e3]}
+    search = GridSearchCV(CRCClassifier(), grid, scoring=scoring, refit=lambda results: 1)  # the worse one
+    make = partial(SemiSupervisedClassifier, methods=("supervised",), random_state=0)
+    model, alone = make(search).fit(X, y), make(CRCClassifier(alpha=1e3)).fit(X, y)
+    assert model.estimator_.best_params_ == {"alpha": 1e3}
+    np.testing.assert_allclose(model.hidden_scores_, alone.hidden_scores_, atol=1e-6)
+
+
 def test_dask_arrays_stay_lazy(digits):
     da = pytest.importorskip("dask.array")
     X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)

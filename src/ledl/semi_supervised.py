@@ -226,7 +226,8 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
     estimator : classifier, default=None
         The supervised classifier. It needs `predict_proba` or `decision_function`. None means
         `LEDLClassifierCV`. A search over settings, such as this one, runs once; for hidden labels it takes the
-        settings that are best for the other labels.
+        settings that are best for the other labels. If `refit` of a search is callable, it takes those that
+        this chose, which has seen all labels.
 
     methods : sequence of str, default=("learnt", "spread-learnt", "spread", "supervised")
         The answers to choose from. The first is taken where nothing can be hidden, because fewer than two
@@ -917,19 +918,19 @@ def spread_of(scores: Array) -> float:
 def without_fold(unfitted: Any, fitted: Any, number: int, folds: list[tuple[Array, Array]]) -> Any:
     """Return an unfitted classifier with the settings that are best in all folds but one.
 
-    That is for a search that used these folds. Another search takes the settings that it chose, and another
-    classifier has the settings that it was given.
+    That is for a search that used these folds. Another search, or one with a callable `refit`, takes the
+    settings that it chose, and another classifier has the settings that it was given.
     """
     if not hasattr(fitted, "best_estimator_"):
         return clone(unfitted)
-    found = clone(fitted.best_estimator_)
-    if len(folds) > 1 and getattr(unfitted, "cv", None) is folds:
+    found, refit = clone(fitted.best_estimator_), getattr(unfitted, "refit", None)
+    if len(folds) > 1 and getattr(unfitted, "cv", None) is folds and not callable(refit):
         results = fitted.cv_results_
         metric = "neg_log_loss" if isinstance(unfitted, LEDLClassifierCV) else "score"
         if getattr(unfitted, "selection", "") == "accuracy":
             metric = "accuracy"
-        elif isinstance(getattr(unfitted, "refit", None), str):  # a search with several metrics
-            metric = unfitted.refit
+        elif isinstance(refit, str):  # a search with several metrics
+            metric = refit
         others = [results[f"split{i}_test_{metric}"] for i in range(len(folds)) if i != number]
         found.set_params(**results["params"][int(np.nanargmax(np.mean(others, axis=0)))])
     return found
