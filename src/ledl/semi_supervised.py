@@ -93,6 +93,8 @@ FEW_AXES = 32
 ROWS = 4096
 # A weight of neighbours that are all too far to have any.
 TINY = float(np.finfo(np.float32).tiny)
+# Samples whose largest number is below or above these are scaled before they become float32.
+SMALL, LARGE = 1e-20, 1e38
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +171,7 @@ class ReachMap:
         found = []
         with one_blas_thread(), float32_products("full", device):
             for first in range(0, len(X), ROWS):
-                block = place(np.asarray(X[first : first + ROWS], dtype=np.float32), device)
-                centred = self.features(block) - mean
+                centred = unit_features(X[first : first + ROWS], self.features, device) - mean
                 Z = centred @ axes
                 index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
                 weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index], relative=True)
@@ -196,13 +197,27 @@ def relative(distances: Array, index: Array, weights: Array, others: Array | Non
     return distances / np.where(usual > 0, usual, 1)
 
 
+def unit_features(X: Array, features: FeatureMap, device: str | None) -> Array:
+    """Return features of norm 1, in float32 on the device.
+
+    Samples that float32 cannot hold are divided by their largest number first. Their features are the same.
+    """
+    X = np.asarray(X)
+    sizes = np.maximum(X.max(axis=1), -X.min(axis=1))
+    odd = (sizes > LARGE) | ((sizes < SMALL) & (sizes > 0))
+    if odd.any():
+        X = X / np.where(odd, sizes, 1)[:, None]
+    return features(place(X.astype(np.float32, copy=False), device))
+
+
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
     """Return (features(X) - mean) axes, in blocks of rows, in float32 on the device."""
     axes = place(axes, device)
     xp, shift = namespace(axes), place(mean, device) @ axes
-    blocks = [place(np.asarray(X[i : i + ROWS], dtype=np.float32), device) for i in range(0, len(X), ROWS)]
     with float32_products("full", device):
-        return xp.concat([features(block) @ axes - shift for block in blocks])
+        return xp.concat(
+            [unit_features(X[i : i + ROWS], features, device) @ axes - shift for i in range(0, len(X), ROWS)]
+        )
 
 
 class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -760,7 +775,7 @@ def space_of(
     features = FeatureMap(power, True)
     k = min(k, max(FEWEST_NEIGHBOURS, len(X) // SAMPLES_PER_NEIGHBOUR), len(X) - 1)
     with float32_products("full", device):
-        centred = features(place(np.asarray(X, dtype=np.float32), device))
+        centred = unit_features(X, features, device)
         xp = namespace(centred)
         mean = xp.mean(centred, axis=0)
         centred = centred - mean
@@ -829,10 +844,7 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
         )
     found = np.full(len(y), -1)
     found[~unlabelled] = numbers
-    X = to_host(X)
-    if max(X.max(), -X.min()) > np.finfo(np.float32).max:
-        raise ValueError("X has numbers beyond 3.4e38, the largest in float32. Divide X by a large number.")
-    return X, found, classes
+    return to_host(X), found, classes
 
 
 def n_directions(n_samples: int, most: int) -> int:
