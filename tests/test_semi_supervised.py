@@ -334,6 +334,18 @@ def test_samples_may_have_any_size(digits, factor):
         np.testing.assert_allclose(getattr(scaled, name)(new), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sample_of_zeros_warns_once(digits, method):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    model = SemiSupervisedClassifier(CRCClassifier(), methods=(method,), random_state=0).fit(X, y)
+    new = np.concatenate([digits[0][150:153], np.zeros((2, 64))])
+    for predict in (model.predict, model.predict_proba):
+        predict(new[:3])  # without a warning, which would be an error here
+        with pytest.warns(UserWarning, match="2 of 5 samples are all zero, so there is nothing") as caught:
+            predict(new)
+        assert len(caught) == 1
+
+
 def test_blank_images_of_all_brightnesses(digits):
     """They are one point in the space of features, and have no scale."""
     X, y, _ = digits

@@ -37,6 +37,7 @@ from ledl.arrays import (
     place,
     to_host,
 )
+from ledl.dictionary import warn_of_zero_samples
 from ledl.estimators import (
     DEVICE,
     N_JOBS,
@@ -697,6 +698,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             return supervised_probabilities(self.estimator_, X)
         if self.graph_ is None:
             return softmax(self.temperature_ * supervised_scores(self.estimator_, X), axis=1)
+        warn_of_zero_samples(int((~X.any(axis=1)).sum()), len(X), stacklevel=3)
         reached = self.graph_.spread_to(X, self.device, self.n_jobs)
         probabilities = softmax(self.temperature_ * log_shares(reached).astype(np.float64), axis=1)
         unreached = ~reached.any(axis=1)
