@@ -497,9 +497,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                 if not run.history["nonzero_share"][-1]:
                     warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=5)
                 dictionary, learnt = read_atoms(self, training, run.state)
-                if not isinstance(training.coordinates, StoredRows):
-                    kept = kept_samples(training.coordinates, training.labels)
-                    dictionary = replace(dictionary, **kept)
+                dictionary = replace(dictionary, **kept_samples(training.coordinates, training.labels))
                 if self.keep_codes:
                     codes = np.array(to_host(blocks.codes()))
                     learnt["training_codes_"] = (
