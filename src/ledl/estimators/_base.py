@@ -557,7 +557,9 @@ def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> 
     for j in np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)) == 0)[:1]:
         raise ValueError(
             f"All samples of the class {classes[j]} have the weight zero (sample_weight times class_weight). "
-            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight."
+            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight. "
+            "In a BaggingClassifier, which draws weights, use make_pipeline(...) of the classifier: it draws "
+            "samples then."
         )
 
 
