@@ -96,6 +96,17 @@ def test_codes_are_sorted_by_class_and_say_right_or_wrong(digits, model):
     assert_allclose(sorted(heights), sorted(display.codes[0]))
 
 
+def test_codes_of_many_samples_are_refused(digits, model):
+    data, _, test = digits
+    X, y = data.data[test[:31]], data.target[test[:31]]
+    message = r"31 samples are too many.*at most 30.*X\[:30\] and y\[:30\]"
+    with pytest.raises(ValueError, match=message):
+        CodesDisplay.from_estimator(model, X, y)
+    with pytest.raises(ValueError, match=message):
+        CodesDisplay(model.transform(X), model.atom_classes_, y)
+    assert len(CodesDisplay(model.transform(X[:30]), model.atom_classes_, y[:30]).plot().axes_) == 30
+
+
 def test_accuracy_draws_means_and_spreads():
     values = np.array([[70.0, 72.0], [80.0, 84.0]])
     display = AccuracyDisplay([0.25, 0.5], {"LEDL": values}, xlabel="alpha", mark=0.25).plot()

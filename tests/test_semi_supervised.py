@@ -237,6 +237,17 @@ def test_a_search_with_several_metrics_is_judged_by_that_of_refit(digits):
     assert len(model.hidden_rows_) == 60
 
 
+@pytest.mark.parametrize("scoring", [None, ["accuracy", "f1_macro"]])
+def test_a_callable_refit_chooses_for_hidden_labels_too(digits, scoring):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    grid = {"alpha": [0.03, 1e3]}
+    search = GridSearchCV(CRCClassifier(), grid, scoring=scoring, refit=lambda results: 1)  # the worse one
+    make = partial(SemiSupervisedClassifier, methods=("supervised",), random_state=0)
+    model, alone = make(search).fit(X, y), make(CRCClassifier(alpha=1e3)).fit(X, y)
+    assert model.estimator_.best_params_ == {"alpha": 1e3}
+    np.testing.assert_allclose(model.hidden_scores_, alone.hidden_scores_, atol=1e-6)
+
+
 def test_dask_arrays_stay_lazy(digits):
     da = pytest.importorskip("dask.array")
     X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
@@ -308,6 +319,31 @@ def test_many_labels_do_not_undo_the_limit_of_the_choice(digits, monkeypatch):
     SemiSupervisedClassifier(LogisticRegression(), methods=["spread"], random_state=0).fit(X, partly)
     assert len(X) > 200
     assert sizes == [160]
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e-60, 1e39, 1e150])
+def test_samples_may_have_any_size(digits, factor):
+    """Features have norm 1, so the size of samples says nothing, also where float32 has no such numbers."""
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    make = partial(SemiSupervisedClassifier, CRCClassifier(), methods=("learnt",), random_state=0)
+    model, scaled, new = make().fit(X, y), make().fit(factor * X, y), digits[0][150:200]
+    np.testing.assert_allclose(scaled.label_distributions_, model.label_distributions_, atol=1e-4)
+    for name in ("predict_proba", "reach"):
+        expected = getattr(model, name)(new)
+        np.testing.assert_allclose(getattr(model, name)(factor * new), expected, atol=1e-4)
+        np.testing.assert_allclose(getattr(scaled, name)(new), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sample_of_zeros_warns_once(digits, method):
+    X, y = digits[0][:150], np.where(np.arange(150) < 60, digits[1][:150], -1)
+    model = SemiSupervisedClassifier(CRCClassifier(), methods=(method,), random_state=0).fit(X, y)
+    new = np.concatenate([digits[0][150:153], np.zeros((2, 64))])
+    for predict in (model.predict, model.predict_proba):
+        predict(new[:3])  # without a warning, which would be an error here
+        with pytest.warns(UserWarning, match="2 of 5 samples are all zero, so there is nothing") as caught:
+            predict(new)
+        assert len(caught) == 1
 
 
 def test_blank_images_of_all_brightnesses(digits):
@@ -481,7 +517,6 @@ X4 = np.array([[0.0, 1], [1, 0], [1, 1], [2, 1]])
         (X4, np.array(["a", "b", np.nan, -1], dtype=object), "y has nan, which.*number -1.*fillna"),
         (X4, np.array(["a", "b", None, -1], dtype=object), "y has None, which.*number -1"),
         (X4, np.array(["a", 7, -1, -1], dtype=object), "both text and numbers"),
-        (X4 * 1e39, [0, 1, -1, -1], "beyond 3.4e38"),
         (np.full((4, 2), np.nan), [0, 1, -1, -1], "NaN"),
         (np.array([[0.0, 1], [0, 1], [1, 1], [2, 1]]), [0, 1, -1, -1], "Rows 0 and 1 of X are equal.*0 and 1"),
         (X4, [0, 1, -1], "inconsistent numbers"),

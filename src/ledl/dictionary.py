@@ -345,13 +345,7 @@ class FittedDictionary:
             advice = "Raise the tolerance or alpha."
             parts, _ = code_in_chunks(coder, samples, self.space, work, threads, advice)
         results, coded, blank = zip(*parts, strict=True)
-        if any(blank):
-            warnings.warn(
-                f"{sum(blank)} of {len(X)} samples are all zero, so all their codes and scores are zero, and "
-                "their answers say nothing. Check how they were loaded, or leave them out.",
-                UserWarning,
-                stacklevel=4,
-            )
+        warn_of_zero_samples(sum(blank), len(X), stacklevel=5)
         if not any(coded) and sum(blank) < len(X):
             reason = "they have nothing in common with the atoms"
             if isinstance(settings, Lasso):
@@ -365,6 +359,17 @@ class FittedDictionary:
                 stacklevel=4,
             )
         return results[0] if len(results) == 1 else namespace(results[0]).concat(results)
+
+
+def warn_of_zero_samples(n_zero: int, n_samples: int, stacklevel: int) -> None:
+    """Warn if samples are zero."""
+    if n_zero:
+        warnings.warn(
+            f"{n_zero} of {n_samples} samples are all zero, so there is nothing to compare, and their answers "
+            "say nothing. Check how they were loaded, or leave them out.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def _side_by_side(codes: Array, X: Array, sq_norms: Array) -> Array:

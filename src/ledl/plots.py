@@ -38,6 +38,8 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
     "error": ("objective", {"linewidth": 2}),
 }
 OWN, OTHER = "#c2410c", "#64748b"  # they differ in lightness, too
+# The most samples of `CodesDisplay`: each has axes of its own, and hundreds of them take minutes.
+MOST_CODES = 30
 
 
 def _parts(estimator: Any) -> Parts:
@@ -275,7 +277,7 @@ class CodesDisplay:
     Parameters
     ----------
     codes : ndarray of shape (n_samples, K)
-        A row for each sample.
+        A row for each sample, 30 at most.
     atom_classes : ndarray of shape (K,)
         The class of each atom.
     y : ndarray of shape (n_samples,)
@@ -299,6 +301,11 @@ class CodesDisplay:
     """
 
     def __init__(self, codes: Array, atom_classes: Array, y: Array, predicted: Array | None = None) -> None:
+        if len(codes) > MOST_CODES:
+            raise ValueError(
+                f"{len(codes)} samples are too many: each has axes of its own, at most {MOST_CODES}. Give "
+                f"a few, such as X[:{MOST_CODES}] and y[:{MOST_CODES}]."
+            )
         self.codes, self.atom_classes, self.y = np.asarray(codes), np.asarray(atom_classes), np.asarray(y)
         self.predicted = None if predicted is None else np.asarray(predicted)
 
@@ -311,7 +318,7 @@ class CodesDisplay:
         estimator : classifier
             A fitted model, or a pipeline, search or wrapper of one.
         X : array-like of shape (n_samples, n_features)
-            A few samples.
+            A few samples, 30 at most.
         y : array-like of shape (n_samples,)
             The classes of the samples.
         axes : sequence of matplotlib's axes, default=None

@@ -161,6 +161,11 @@ class RejectingClassifier(  # type: ignore[call-arg]
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where `estimator_` has them.
 
+    Notes
+    -----
+    A hard `sklearn.ensemble.VotingClassifier` cannot count the label of a rejected sample, and fails. Let it
+    vote without rejection, and reject its samples by the `p_values` of one classifier of this kind.
+
     References
     ----------
     J. Wright, A. Y. Yang, A. Ganesh, S. S. Sastry and Y. Ma, "Robust face recognition

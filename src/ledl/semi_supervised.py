@@ -37,6 +37,7 @@ from ledl.arrays import (
     place,
     to_host,
 )
+from ledl.dictionary import warn_of_zero_samples
 from ledl.estimators import (
     DEVICE,
     N_JOBS,
@@ -94,6 +95,8 @@ FEW_AXES = 32
 ROWS = 4096
 # A weight of neighbours that are all too far to have any.
 TINY = float(np.finfo(np.float32).tiny)
+# Samples whose largest number is below or above these are scaled before they become float32.
+SMALL, LARGE = 1e-20, 1e38
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +173,7 @@ class ReachMap:
         found = []
         with one_blas_thread(), float32_products("full", device):
             for first in range(0, len(X), ROWS):
-                block = place(np.asarray(X[first : first + ROWS], dtype=np.float32), device)
-                centred = self.features(block) - mean
+                centred = unit_features(X[first : first + ROWS], self.features, device) - mean
                 Z = centred @ axes
                 index, squared = nearest(Z, points, self.n_neighbors, threads=n_threads(n_jobs))
                 weights = similarity(squared, namespace(Z).sqrt(squared[:, -1]), scales[index], relative=True)
@@ -197,13 +199,27 @@ def relative(distances: Array, index: Array, weights: Array, others: Array | Non
     return distances / np.where(usual > 0, usual, 1)
 
 
+def unit_features(X: Array, features: FeatureMap, device: str | None) -> Array:
+    """Return features of norm 1, in float32 on the device.
+
+    Samples that float32 cannot hold are divided by their largest number first. Their features are the same.
+    """
+    X = np.asarray(X)
+    sizes = np.maximum(X.max(axis=1), -X.min(axis=1))
+    odd = (sizes > LARGE) | ((sizes < SMALL) & (sizes > 0))
+    if odd.any():
+        X = X / np.where(odd, sizes, 1)[:, None]
+    return features(place(X.astype(np.float32, copy=False), device))
+
+
 def map_features(X: Array, features: FeatureMap, mean: Array, axes: Array, device: str | None) -> Array:
     """Return (features(X) - mean) axes, in blocks of rows, in float32 on the device."""
     axes = place(axes, device)
     xp, shift = namespace(axes), place(mean, device) @ axes
-    blocks = [place(np.asarray(X[i : i + ROWS], dtype=np.float32), device) for i in range(0, len(X), ROWS)]
     with float32_products("full", device):
-        return xp.concat([features(block) @ axes - shift for block in blocks])
+        return xp.concat(
+            [unit_features(X[i : i + ROWS], features, device) @ axes - shift for i in range(0, len(X), ROWS)]
+        )
 
 
 class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -227,7 +243,8 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
     estimator : classifier, default=None
         The supervised classifier. It needs `predict_proba` or `decision_function`. None means
         `LEDLClassifierCV`. A search over settings, such as this one, runs once; for hidden labels it takes the
-        settings that are best for the other labels.
+        settings that are best for the other labels. If `refit` of a search is callable, it takes those that
+        this chose, which has seen all labels.
 
     methods : sequence of str, default=("learnt", "spread-learnt", "spread", "supervised")
         The answers to choose from. The first is taken where nothing can be hidden, because fewer than two
@@ -683,6 +700,7 @@ class SemiSupervisedClassifier(DocumentedMixin, MetaEstimatorMixin, ClassifierMi
             return supervised_probabilities(self.estimator_, X)
         if self.graph_ is None:
             return softmax(self.temperature_ * supervised_scores(self.estimator_, X), axis=1)
+        warn_of_zero_samples(int((~X.any(axis=1)).sum()), len(X), stacklevel=3)
         reached = self.graph_.spread_to(X, self.device, self.n_jobs)
         probabilities = softmax(self.temperature_ * log_shares(reached).astype(np.float64), axis=1)
         unreached = ~reached.any(axis=1)
@@ -761,7 +779,7 @@ def space_of(
     features = FeatureMap(power, True)
     k = min(k, max(FEWEST_NEIGHBOURS, len(X) // SAMPLES_PER_NEIGHBOUR), len(X) - 1)
     with float32_products("full", device):
-        centred = features(place(np.asarray(X, dtype=np.float32), device))
+        centred = unit_features(X, features, device)
         xp = namespace(centred)
         mean = xp.mean(centred, axis=0)
         centred = centred - mean
@@ -830,10 +848,7 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
         )
     found = np.full(len(y), -1)
     found[~unlabelled] = numbers
-    X = to_host(X)
-    if max(X.max(), -X.min()) > np.finfo(np.float32).max:
-        raise ValueError("X has numbers beyond 3.4e38, the largest in float32. Divide X by a large number.")
-    return X, found, classes
+    return to_host(X), found, classes
 
 
 def n_directions(n_samples: int, most: int) -> int:
@@ -919,19 +934,19 @@ def spread_of(scores: Array) -> float:
 def without_fold(unfitted: Any, fitted: Any, number: int, folds: list[tuple[Array, Array]]) -> Any:
     """Return an unfitted classifier with the settings that are best in all folds but one.
 
-    That is for a search that used these folds. Another search takes the settings that it chose, and another
-    classifier has the settings that it was given.
+    That is for a search that used these folds. Another search, or one with a callable `refit`, takes the
+    settings that it chose, and another classifier has the settings that it was given.
     """
     if not hasattr(fitted, "best_estimator_"):
         return clone(unfitted)
-    found = clone(fitted.best_estimator_)
-    if len(folds) > 1 and getattr(unfitted, "cv", None) is folds:
+    found, refit = clone(fitted.best_estimator_), getattr(unfitted, "refit", None)
+    if len(folds) > 1 and getattr(unfitted, "cv", None) is folds and not callable(refit):
         results = fitted.cv_results_
         metric = "neg_log_loss" if isinstance(unfitted, LEDLClassifierCV) else "score"
         if getattr(unfitted, "selection", "") == "accuracy":
             metric = "accuracy"
-        elif isinstance(getattr(unfitted, "refit", None), str):  # a search with several metrics
-            metric = unfitted.refit
+        elif isinstance(refit, str):  # a search with several metrics
+            metric = refit
         others = [results[f"split{i}_test_{metric}"] for i in range(len(folds)) if i != number]
         found.set_params(**results["params"][int(np.nanargmax(np.mean(others, axis=0)))])
     return found

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -429,6 +430,19 @@ def test_samples_of_weight_zero_are_not_there(model):
         expected = clone(model).fit(X[w > 0], y[w > 0]).expected_accuracy_interval_
         assert found.n_splits_ == 5 + 2  # with stand-ins for it
         assert_allclose(found.expected_accuracy_interval_, expected, atol=0.1)
+
+
+@pytest.mark.parametrize("model", [CRCClassifier(), LEDLClassifier(max_iter=5, tol=0)])
+def test_bagging_of_few_samples_draws_samples_of_a_pipeline(model):
+    X, y, _ = weighted_samples(n=18)
+    with pytest.raises(ValueError, match="BaggingClassifier, which draws weights, use make_pipeline"):
+        BaggingClassifier(model, random_state=0).fit(X, y)
+    found = BaggingClassifier(make_pipeline(model), random_state=0).fit(X, y)
+    votes = np.zeros((len(X), 6))
+    for one, rows in zip(found.estimators_, found.estimators_samples_, strict=True):
+        alone = clone(model).set_params(**one[-1].get_params()).fit(X[rows], y[rows])
+        votes[np.arange(len(X)), alone.predict(X)] += 1
+    assert_allclose(found.predict_proba(X), votes / 10)
 
 
 def test_a_choice_on_samples_of_weight_zero():

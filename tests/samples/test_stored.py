@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from helpers import pickle_counter
 from helpers.stored import OPTIONS, assert_same, in_file
-from ledl import LEDLClassifier
+from ledl import LEDLClassifier, explain
 from ledl.samples import map_rows
 
 try:
@@ -75,6 +75,21 @@ def test_square_roots_of_a_memory_map_are_taken_block_by_block(digits, tmp_path,
     mapped = in_file(X, tmp_path / "X.npy")
     monkeypatch.setattr(LEDLClassifier, "_training_data", None)  # which reads all samples into memory
     assert_same(LEDLClassifier(**options, batch_size=50).fit(mapped, y), expected, 1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "hellinger"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_samples_of_a_memory_map_are_kept_for_explanations(digits, tmp_path, kernel, normalize, monkeypatch):
+    """Workers of joblib get large arrays as memory-maps."""
+    X, y = digits
+    options = {**OPTIONS, "kernel": kernel, "normalize": normalize}
+    mapped = in_file(X, tmp_path / "X.npy")
+    model, expected = (LEDLClassifier(**options).fit(source, y) for source in (mapped, X))
+    assert_allclose(model.dictionary_.samples, expected.dictionary_.samples, atol=1e-12)
+    assert not np.shares_memory(model.dictionary_.samples, mapped)
+    assert_array_equal(explain(model, X[0]).neighbors, explain(expected, X[0]).neighbors)
+    monkeypatch.setattr("ledl.estimators._base.KEPT_NUMBERS", X.size - 1)
+    assert LEDLClassifier(**options).fit(mapped, y).dictionary_.samples is None
 
 
 def test_maps_that_are_not_plain_rows_are_read_as_arrays(digits, expected, tmp_path):

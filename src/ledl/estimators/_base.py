@@ -37,7 +37,7 @@ from ledl.arrays import Array, as_array, free_memory, is_dask, is_torch, namespa
 from ledl.coding import Settings, float_tensor
 from ledl.dictionary import FittedDictionary, log_odds
 from ledl.kernels import kernel_space, power_of
-from ledl.samples import check_rows, floats_of, map_rows
+from ledl.samples import StoredRows, check_rows, floats_of, map_rows
 from ledl.solvers.iteration import Iterations, Status
 from ledl.solvers.start import atom_counts
 from ledl.subspace import AS_THEY_ARE, FeatureMap, KernelSpace, Subspace, find_subspace, squared_norms
@@ -418,11 +418,15 @@ def fitted_attributes(dictionary: FittedDictionary) -> dict[str, Any]:
     }
 
 
-def kept_samples(coordinates: Array, labels: Array) -> dict[str, Array]:
-    """Return the training samples that a dictionary keeps for explanations: none if they are too many."""
-    if math.prod(coordinates.shape) > KEPT_NUMBERS:
+def kept_samples(coordinates: Array | StoredRows, labels: Array) -> dict[str, Array]:
+    """Return the training samples that a dictionary keeps for explanations: none if they are too many.
+
+    Chunks of a Dask array may be costly to compute again, and are not kept.
+    """
+    is_stored = isinstance(coordinates, StoredRows)
+    if math.prod(coordinates.shape) > KEPT_NUMBERS or (is_stored and is_dask(coordinates.data)):
         return {}
-    return {"samples": to_host(coordinates), "sample_labels": labels}
+    return {"samples": coordinates.read() if is_stored else to_host(coordinates), "sample_labels": labels}
 
 
 def check_samples(estimator: Any, X: Array, *, reset: bool = False, min_samples: int = 1) -> Array:
@@ -553,7 +557,9 @@ def check_class_totals(labels: Array, classes: Array, weights: Array | None) -> 
     for j in np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)) == 0)[:1]:
         raise ValueError(
             f"All samples of the class {classes[j]} have the weight zero (sample_weight times class_weight). "
-            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight."
+            "Nothing is known about it then. Leave these samples out, or give one of them a larger weight. "
+            "In a BaggingClassifier, which draws weights, use make_pipeline(...) of the classifier: it draws "
+            "samples then."
         )
 
 

@@ -193,7 +193,8 @@ class CRCClassifier(DictionaryClassifier):
             Labels of the samples.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples. An integer weight is the same as so many copies of the sample: the square of
-            its code is penalised less, by that factor. None means that all weigh 1.
+            its code is penalised less, by that factor. Scores and residuals are those of copies, but not the
+            concentration that `RejectingClassifier` uses. None means that all weigh 1.
 
         Returns
         -------

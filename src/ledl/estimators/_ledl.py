@@ -171,9 +171,10 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
 
     init : {"class", "random"} or tuple (B, W, A), default="class"
         Start of the atoms. ``"class"`` means near samples of their class. ``"random"`` means uniform random
-        numbers, as in the paper. Arrays have the shapes (K, n_features), (K, n_classes) and (K, K). With a
-        kernel other than ``"linear"`` and ``"hellinger"`` there is no ``"random"``, and the first array has
-        the shape (K, n_samples).
+        numbers, as in the paper. Arrays have the shapes (K, n_features), (K, n_classes) and (K, K). If there
+        are fewer samples than features, rows of B are projected onto the span of the samples. With a kernel
+        other than ``"linear"`` and ``"hellinger"`` there is no ``"random"``, and the first array has the shape
+        (K, n_samples).
 
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples. A dict has numbers for labels, and 1 is
@@ -497,9 +498,7 @@ class LEDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                 if not run.history["nonzero_share"][-1]:
                     warn_of_zero_codes(self.alpha, "are zero in the end", stacklevel=5)
                 dictionary, learnt = read_atoms(self, training, run.state)
-                if not isinstance(training.coordinates, StoredRows):
-                    kept = kept_samples(training.coordinates, training.labels)
-                    dictionary = replace(dictionary, **kept)
+                dictionary = replace(dictionary, **kept_samples(training.coordinates, training.labels))
                 if self.keep_codes:
                     codes = np.array(to_host(blocks.codes()))
                     learnt["training_codes_"] = (

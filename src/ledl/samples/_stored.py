@@ -196,6 +196,13 @@ class StoredRows:
             mine.array = np.empty(part.shape, dtype=self.dtype)
         return self.features.by_norms(part, self.norms[rows], mine.array[: len(part)])
 
+    def read(self) -> Array:
+        """Return all samples of a file, mapped to features, in memory of their own."""
+        found = np.empty(self.shape, dtype=self.dtype)
+        for first, stop in spans_of(len(found), SCAN):
+            found[first:stop] = self[first:stop]
+        return found
+
 
 def open_file(X: Array, features: FeatureMap, spans: list[tuple[int, int]] | None = None) -> StoredRows:
     """Return samples in a file, or in chunks of a Dask array, after reading them once.
