@@ -187,6 +187,7 @@ class ImageModel(NamedTuple):
     parts: Parts
     record: Record
     answers: tuple[Prediction, ...] = ()  # only after training
+    n_added: int = 0  # training images that tables have added to those of class folders, only after training
 
     @property
     def extractor(self) -> Any:  # an ImageTransformer
@@ -292,6 +293,12 @@ class Prediction(NamedTuple):
     error: str = ""
     probability: float | None = None  # of the first of the ranking
     truth: str | None = None  # the true label, if it is known
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether the true label is another one. Images of unknown classes are rejected rightly."""
+        is_known = any(label == self.truth for label, _ in self.ranking)
+        return self.truth not in (None, self.label) and (is_known or self.label != REJECTED)
 
     @property
     def sureness(self) -> float:
@@ -599,6 +606,7 @@ def fit_folder(
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
     trained = fit_files(extractor, files, names[target], others, method, select, seed, watch, skip_unreadable)
+    trained = trained._replace(n_added=listing.n_added)
     return complete(trained, folder, per_class=per_class, thumbnails=thumbnails)
 
 
@@ -899,8 +907,8 @@ def same_contents(record: Record) -> list[str]:
     return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
 
 
-def training_notes(trained: ImageModel, labels: Sequence[str] | None) -> list[str]:
-    """Return what makes the accuracy of a trained model too high, or too low; `labels` as for `fit_folder`."""
+def training_notes(trained: ImageModel) -> list[str]:
+    """Return what makes the accuracy of a trained model too high, or too low."""
     record = trained.record
     n_near = len({name for pair in record.near_copies for name in pair})
     notes = same_contents(record)
@@ -916,7 +924,7 @@ def training_notes(trained: ImageModel, labels: Sequence[str] | None) -> list[st
             f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
             "more, the accuracy is too high. Use images from different moments or places."
         ]
-    if labels and {"folder"} < {*labels}:
+    if trained.n_added:
         notes.append(
             "The accuracy counts the images that the table adds, too. If they were the least sure ones, "
             "they are hard, and the accuracy on new images may be higher."

@@ -117,6 +117,23 @@ def test_a_page_compares_with_true_labels(folder, model, tmp_path):
     assert page.text.split("Examples")[0].count("wrong: it is") == wrong
 
 
+def test_an_image_of_an_unknown_class_is_rejected_rightly(folder, model, tmp_path):
+    out = tmp_path / "p.html"
+    words = ["--labels", "folder", "--format", "json"]
+    both = [folder / "known", folder / "others"]
+    rows = json.loads(run("predict", model, *both, *words, "--reject", "0.5", "--page", out).stdout)
+    rejected = [row for row in rows if row["truth"] == "sieben" and row["label"] == "none of these"]
+    wrong = json.loads(run("predict", model, *both, *words, "--reject", "0.5", "--mistakes").stdout)
+    assert rejected
+    assert wrong == [row for row in rows if row["label"] != row["truth"] and row not in rejected]
+    assert any(row["truth"] == "sieben" for row in wrong) == (len(rejected) < 12)
+    said = run("predict", model, *both, "--labels", "folder", "--reject", "0.5").stdout
+    assert said.count("wrong, should be") == len(wrong)
+    page = Page(out)
+    assert page.text.split("Examples")[0].count("wrong: it is sieben") == 12 - len(rejected)
+    assert f'<td class="right">{len(rejected)}</td>' in page.html
+
+
 def test_a_page_of_many_images_is_small(folder, model):
     found = open_image_model(model)
     classes = [f"class {i}" for i in range(100)]
@@ -240,7 +257,12 @@ def test_answers_are_corrected_and_train_a_better_model(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "0 labels of folders changed, 60 images added." in done.stderr
     assert "90 images" in done.stdout
-    assert "Note:       The accuracy counts the images that the table adds, too." in done.stdout
+    note = "Note:       The accuracy counts the images that the table adds, too."
+    assert note in done.stdout
+    Path(tmp_path / "same.csv").write_text(f"path,label\n{next((old / '3').iterdir())},4\n")
+    done = run(*fit, "third.ledl", "--labels", "folder", "--labels", "same.csv", cwd=tmp_path)
+    assert "1 labels of folders changed, 0 images added." in done.stderr
+    assert note not in done.stdout
     right = []
     for model in (tmp_path / "first.ledl", tmp_path / "second.ledl"):  # on digits that neither has seen
         unseen = sorted(digits.glob("*/01[0-7]*"))

@@ -5,6 +5,7 @@ import json
 import os
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -404,3 +405,14 @@ def test_the_run_record_says_who_ran_what(tmp_path):
     assert record["options"] == {"n_splits": 2}
     assert set(record) == {"started", "options", *environment()}
     assert record["versions"]["scikit-learn"][0].isdigit()
+
+
+def test_many_files_are_read_once_for_their_digests_and_labels(tmp_path):
+    files = [str(tmp_path / f"{i}.npz") for i in range(20)]
+    for i, file in enumerate(files):
+        np.savez(file, X=np.full((4, 2), i), y=np.array([0, 0, 1, 1]))
+    with patch.object(_cells, "read_samples", wraps=_cells.read_samples) as read:
+        for _ in range(3):
+            assert len({_cells.dataset_digest(file) for file in files}) == 20
+            assert all(len(_cells.labels_of(file)) == 4 for file in files)
+    assert read.call_count <= 40

@@ -1,6 +1,8 @@
 """Tables of labels, as people, spreadsheets and ledl predict write them."""
 
 import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +79,25 @@ def test_what_else_may_separate_cells_is_in_all_lines(separator, photos, tmp_pat
         quoted = [[f'"{cell}"' if separator in cell else cell for cell in row] for row in order]
         (tmp_path / "t.csv").write_text("\n".join(map(separator.join, quoted)))
         assert labels_of(photos, tmp_path / "t.csv") == {"a.png": "cat; big", "b;,.png": "dog; small"}
+
+
+def test_an_image_elsewhere_is_one_image_however_its_path_is_written(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "class" / "cat").mkdir(parents=True)
+    shutil.copy(photos / "b.png", "class/cat")
+    Path("link").symlink_to(photos)
+    for first, second in (("./photos", photos), (photos, "link"), ("link", "photos/../photos")):
+        Path("1.csv").write_text(f"path,label\n{first}/a.png,cat\n")
+        for label in ("dog", "", "none of these"):
+            Path("2.csv").write_text(f"path,label\n{second}/a.png,{label}\n")
+            found = load_image_folder("class", labels=["folder", "1.csv", "2.csv"], decode=False)
+            names = [Path(file).name for file in found.filenames]
+            assert found.n_added == (label == "dog")
+            assert names == (["b.png", "a.png"] if label == "dog" else ["b.png"])  # the last table counts
+            assert [Path(file).name for file in found.unlabelled] == ["a.png"] * (label == "")
+        Path("2.csv").write_text(f"path,label\n{first}/a.png,cat\n{second}/a.png,dog\n")
+        with pytest.raises(ImageError, match="has two labels"):
+            load_image_folder("class", labels=["folder", "2.csv"], decode=False)
 
 
 def test_paths_begin_at_the_folder_the_table_or_here(photos, tmp_path, monkeypatch):

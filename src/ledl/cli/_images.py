@@ -307,7 +307,7 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        record, people, notes = trained.record, PipedConsole(), training_notes(trained, labels)
+        record, people, notes = trained.record, PipedConsole(), training_notes(trained)
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         if write_labels is not None:
             _work.write_labels(write_labels, trained.answers, [*map(str, trained.parts.classifier.classes_)])

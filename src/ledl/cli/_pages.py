@@ -99,6 +99,7 @@ def results_page(found: ImageModel, results: Results, model: Path, classes: list
         bars=[Bar(name, by_answer[name], hits.get(name, "")) for name in names],
         top=max(by_answer.values(), default=1),
         right_head="right here" if truth else "right in tests",
+        rejected=REJECTED,
         matrix=(rows, columns, counts) if truth and len(columns) <= WIDEST_MATRIX else None,
         mistakes=mistakes_in(counts, classes)[:5] if truth else [],
         review=[card(said, max_pixels) for said in results.review],
@@ -160,7 +161,7 @@ def card(said: Prediction, max_pixels: int) -> Card:
         visible(said.label),
         first.rpartition(" ")[2] if is_known else "",
         visible(f"or {second}" if is_known else f"most like {first}"),
-        "" if said.truth in (None, said.label) else visible(f"wrong: it is {said.truth}"),
+        visible(f"wrong: it is {said.truth}") if said.is_wrong else "",
         to_cell(os.path.join(".", said.path)),
     )
 

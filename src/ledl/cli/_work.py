@@ -251,7 +251,7 @@ def write_answers(
         lines.writerow(["path", "label", *(name for name, is_there in more.items() if is_there), *classes])
     for said in answers:
         truth = said.truth
-        if mistakes and not said.error and said.label == truth:
+        if mistakes and not said.error and not said.is_wrong:
             continue
         ranking = said.ranking[:top]
         if form == "json":
@@ -276,7 +276,7 @@ def write_answers(
         elif not said.error:
             form_of = "{} {:.0%}" if has_probability else "{} {:.3f}"
             scores = ", ".join(form_of.format(*pair) for pair in ranking)
-            mistake = "" if truth in (None, said.label) else f"  wrong, should be {truth}"
+            mistake = f"  wrong, should be {truth}" if said.is_wrong else ""
             path = f"{visible(shown(said.path)):{min(widths[0], WIDEST_PATH)}s}"
             say(people, visible(f"{path}  {visible(said.label):{widths[1]}s}  {scores}{mistake}"))
         out.flush()

@@ -78,13 +78,18 @@ LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
 
 
 def load_dataset(name: str) -> Bunch:
-    """Return a dataset, or a user's samples from a file. It is read once in every process, until it changes."""
+    """Return a dataset, or a user's samples from a file. The last sixteen are kept, until they change."""
     return _load_once(name, _version(name))
 
 
 def dataset_digest(name: str) -> str:
     """Return the sha256 of samples and labels as they are used."""
     return _digest_once(name, _version(name))
+
+
+def labels_of(name: str) -> Array:
+    """Return the labels of a dataset, which are kept longer than its samples."""
+    return _labels_once(name, _version(name))
 
 
 def _version(name: str) -> tuple[int, ...]:
@@ -100,7 +105,12 @@ def _load_once(name: str, version: tuple[int, ...]) -> Bunch:
     return read_samples(Path(name)) if version else load(name)
 
 
-@lru_cache(maxsize=16)
+@cache
+def _labels_once(name: str, version: tuple[int, ...]) -> Array:
+    return _load_once(name, version).target
+
+
+@cache
 def _digest_once(name: str, version: tuple[int, ...]) -> str:
     dataset = _load_once(name, version)
     digest = hashlib.sha256(np.ascontiguousarray(dataset.data).data)
@@ -145,7 +155,7 @@ def read_samples(path: Path) -> Bunch:
 
 def split(dataset: str, n_per_class: int, seed: int) -> tuple[Array, Array]:
     """Return the indices of training and test samples."""
-    return next(few_shot_splits(load_dataset(dataset).target, n_per_class=n_per_class, seeds=[seed]))
+    return next(few_shot_splits(labels_of(dataset), n_per_class=n_per_class, seeds=[seed]))
 
 
 def halves(test: Array, seed: int) -> tuple[Array, Array]:
@@ -372,7 +382,7 @@ class Plan:
             The cells of all splits, for each number of samples that leaves test samples in each class.
         """
         seeds = range(min(self.n_splits, STUDY_SPLITS))
-        fewest = np.bincount(load_dataset(dataset).target).min()
+        fewest = np.bincount(labels_of(dataset)).min()
         return [
             [Cell(dataset, method, seed, "defaults", n) for seed in seeds]
             for n in SAMPLES_PER_CLASS
@@ -395,7 +405,7 @@ class Plan:
         """
         if not self.is_semi or method not in SEMI_SUPERVISED:
             return {}
-        fewest = np.bincount(load_dataset(dataset).target).min()
+        fewest = np.bincount(labels_of(dataset)).min()
         return {
             n: [
                 Cell(dataset, method, seed, self.select if n > METHODS[method].fewest else "defaults", n)
@@ -745,7 +755,7 @@ def fits(result: Mapping[str, Any], cell: Cell) -> bool:
                 step._validate_params()
         except (ValueError, TypeError):
             return False
-    true = load_dataset(cell.dataset).target[test]
+    true = labels_of(cell.dataset)[test]
     return (
         (method.unlabelled or not known or as_json(known) == settings)
         and len(test) == result["n_test"]

@@ -34,6 +34,7 @@ from ledl.experiments._cells import (
     Plan,
     dataset_digest,
     halves,
+    labels_of,
     load_dataset,
     split,
 )
@@ -112,7 +113,7 @@ class Results:
                 found[cell] = self.cells[new]
             elif not cell.how.unlabelled and cell in self.cells:
                 _, test = split(cell.dataset, cell.n_per_class, cell.seed)
-                hits = load_dataset(cell.dataset).target[test] == self.cells[cell]["predicted"]
+                hits = labels_of(cell.dataset)[test] == self.cells[cell]["predicted"]
                 tested = np.isin(test, halves(test, cell.seed)[1])
                 found[cell] = {**self.cells[cell], "accuracy": float(hits[tested].mean())}
         return Results(self.plan, found)
@@ -130,7 +131,7 @@ class Results:
 
     def confusion(self, dataset: str, method: str) -> Array:
         """Return the confusion matrix over all splits: rows true, columns predicted, each row sums to 1."""
-        target, seeds = load_dataset(dataset).target, range(self.plan.n_splits)
+        target, seeds = labels_of(dataset), range(self.plan.n_splits)
         true = np.concatenate([target[split(dataset, self.plan.n_per_class, seed)[1]] for seed in seeds])
         predicted = np.concatenate([run["predicted"] for run in self.runs[dataset, method]])
         return np.asarray(confusion_matrix(true, predicted, labels=np.unique(target), normalize="true"))
@@ -426,13 +427,15 @@ def _accuracy_note(plan: Plan, rows: Sequence[Row]) -> str:
     chosen = "Settings chosen by cross-validation"
     how = {"defaults": "Default settings", "wide": f"{chosen} in wide grids"}.get(plan.select, chosen)
     how = how.replace("cross-validation", "hidden labels") if plan.is_semi else how
+    how = "Fixed settings" if all(method.fixed for method in map(plan.find, plan.methods)) else how
     others = ", all others unlabelled and tested" if plan.is_semi else ""
     only = "only " if plan.n_splits < 5 else ""
     spread = (
         f"mean ± standard deviation over {only}{plan.n_splits} splits" if plan.n_splits > 1 else "one split"
     )
     paper = "; paper's figure in parentheses" if any(row.paper for row in rows) else ""
-    note = f"{how}; {plan.n_per_class} samples per class{others}; {spread}{paper}."
+    samples = f"{plan.n_per_class} sample{'s' * (plan.n_per_class != 1)} per class"
+    note = f"{how}; {samples}{others}; {spread}{paper}."
     if plan.is_semi:
         supervised = [method.title for method in map(plan.find, plan.methods) if not method.unlabelled]
         note += f" From the labelled samples alone: {', '.join(supervised)}." if supervised else ""

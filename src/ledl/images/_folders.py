@@ -78,7 +78,8 @@ def load_image_folder(
         ``target_names``, a list; ``images`` (n, height, width[, 3]), uint8, and ``data`` (n, d), float32, if
         `decode`; ``unlabelled``, a list of paths: all images below `unlabelled`, and those that a table names
         without a label; ``skipped``, a list of (number, name, reason); ``unused``, a list of (path, reason) of
-        everything else that was found; ``notes``, a list of remarks for a person.
+        everything else that was found; ``notes``, a list of remarks for a person;
+        ``n_added``, the number of images that tables add to those of class folders.
 
     Raises
     ------
@@ -117,12 +118,14 @@ def load_image_folder(
     tables = [find_table(root, table) for table in given if table != FOLDER]
     free, inner = _without_labels(root, unlabelled, unused)
     by_file = _by_folder(root, inner, unused, notes) if FOLDER in given else {}
+    in_folders = {*by_file}
     if tables:
         for image in _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given):
             free.pop(os.path.realpath(image), None)
     free |= {os.path.realpath(file): file for file, label in by_file.items() if not label}
     unused = [(file, reason) for file, reason in dict(unused).items() if os.path.realpath(file) not in free]
     files = sorted((file for file in by_file if by_file[file]), key=lambda file: (by_file[file], str(file)))
+    n_added = len({*files} - in_folders) if in_folders else 0
     unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
     names = unique.tolist()
     skipped = Skipped()
@@ -135,6 +138,7 @@ def load_image_folder(
             skipped=skipped,
             unused=unused,
             notes=notes,
+            n_added=n_added,
         )
     read: dict[int, Array] = {}
     for number, file in enumerate(files):
@@ -165,6 +169,7 @@ def load_image_folder(
         skipped=skipped,
         unused=unused,
         notes=notes,
+        n_added=n_added,
     )
 
 

@@ -175,8 +175,10 @@ def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Pa
             image = root / os.path.relpath(path, top)
             if Path(os.path.abspath(image)).is_relative_to(top) and os.path.isfile(image):
                 found[os.path.abspath(image)] = image
-            elif anywhere and os.path.isfile(given):
-                found.setdefault(given, Path(os.path.normpath(base / spelled)))
+            elif anywhere and os.path.isfile(given):  # one path, however it is written
+                folder = os.path.realpath(os.path.dirname(given))
+                near = os.path.relpath(folder) if Path(folder).is_relative_to(os.getcwd()) else folder
+                found[folder] = Path(near, os.path.basename(given))
         if found:
             break
     return list(found.values())
