@@ -365,23 +365,58 @@ def test_new_images_are_checked_before_there_is_an_estimate_again(folder, open_f
     state = session.state()
     assert state["estimate"] is None
     assert state["curve"] == []
-    assert state["n_due"] > 0
     assert len(counted_checks(session)) < old
     n_asked = 0
-    while session.state()["n_due"]:
+    while len(counted_checks(session)) <= old:
         # Half of the checks of a request stay open, and are drawn before others in the next one.
         new = [session.position(key) for key in answer_checks(session, 12, every=n_asked % 2 == 1)]
         n_asked += 1
         assert n_asked < 30
-        assert any(session.images[i].id > 36 for i in new)
-        # Those that count are the first of the random order: none that has joined is left out among them.
+        assert new
+        # Those that count are the first of the random order: none that is open is left out among them.
         place = {i: k for k, i in enumerate(session.random_order)}
         last = max((place[i] for i in counted_checks(session)), default=-1)
-        is_new = [i for i in range(session.n) if session.images[i].id > 36 and place[i] < last]
-        assert all(session.label[i] > 0 for i in is_new)
+        assert all(session.label[i] > 0 for i in range(session.n) if place[i] < last)
+    assert any(session.images[i].id > 36 for i in counted_checks(session))
     learn_here(session)
     assert session.state()["estimate"]["n_checks"] == len(session.next_job().checks) > old
-    assert open_folder(folder).state()["n_due"] == 0
+    assert open_folder(folder).state()["estimate"] is not None
+
+
+@pytest.mark.parametrize("how", ["labelled", "away", "from a table"])
+def test_images_that_are_open_again_are_checked_before_there_is_an_estimate(how, folder, open_folder, tmp_path):
+    """They were not among those that checks were drawn from."""
+    others = folder / "sieben"
+    shutil.copytree(folder.parent / "others" / "sieben", others)
+    (tmp_path / "t.csv").write_text("path,label\n" + "".join(f"sieben/{k:02d}.png,x\n" for k in range(12)))
+    open_folder(folder, size=8).store.set(seed="1")  # which images are drawn
+    if how == "away":
+        others.rename(tmp_path / "away")
+    session = open_folder(folder, labels=[str(tmp_path / "t.csv")] if how == "from a table" else ["none"])
+    if how == "labelled":
+        session.answer(ids_of(session, *[f"sieben/{k:02d}.png" for k in range(12)]), new_class="x")
+    answer_checks(session, 36)
+    assert len(counted_checks(session)) >= 10
+    if how == "labelled":
+        session.answer(ids_of(session, *[f"sieben/{k:02d}.png" for k in range(12)]))
+    if how == "away":
+        (tmp_path / "away").rename(others)
+    session = open_folder(folder)
+    learn_here(session)
+    assert len(counted_checks(session)) < 5
+    assert session.state()["estimate"] is None
+
+
+def test_a_new_name_of_all_images_is_no_new_draw(folder, open_folder):
+    session = open_folder(folder, size=8)
+    answer_checks(session, 36)
+    learn_here(session)
+    before = session.state()["estimate"], {session.images[i].id for i in counted_checks(session)}
+    for image in list(folder.rglob("*.png")):
+        image.rename(image.with_name(f"new-{image.name}"))
+    session = open_folder(folder)
+    assert {session.images[i].id for i in counted_checks(session)} == before[1]
+    assert session.state()["estimate"] == before[0]
 
 
 def test_an_old_estimate_goes_with_the_labels_it_is_of(folder, open_folder):

@@ -638,3 +638,24 @@ def test_settings_are_stored_with_their_change_or_not_at_all(folder, open_folder
     assert store.get("labels") == "none"
     store.add("import", Change("", [Answer(image, 1, False, "all")], []), settings={"labels": "a.csv"})
     assert store.get("labels") == "a.csv"
+
+
+def test_settings_are_one_transaction(folder, open_folder):
+    """Each one alone would wait for the disk: thousands of words of a table would take minutes."""
+    store, begun = open_folder(folder).store, []
+    store.db.set_trace_callback(lambda text: begun.append(text) if text.startswith("BEGIN") else None)
+    store.set(**{f"word {k}": "1" for k in range(100)})
+    assert len(begun) == 1
+    assert len(store.words()) == 100
+
+
+def test_closing_other_labels_of_this_folder_lets_go_of_no_lock(folder, open_folder):
+    locks = Path("/proc/locks")
+    if not locks.exists():
+        pytest.skip("locks are listed in /proc")
+    store = open_folder(folder).store
+    number = f":{store.file.stat().st_ino} "
+    before = [line for line in locks.read_text().splitlines() if number in line]
+    Store(store.place, read_only=True).close()
+    after = [line for line in locks.read_text().splitlines() if number in line]
+    assert len(before) == len(after) > 0

@@ -352,7 +352,8 @@ def show_judged(
         for truth in rows:
             cells = []
             for said in columns:
-                style = "bold green" if truth == said else "" if counts[truth, said] else "dim"
+                is_right = truth == said or (said == REJECTED and truth not in columns)
+                style = "bold green" if is_right else "" if counts[truth, said] else "dim"
                 cells.append(Text("·" if style == "dim" else str(counts[truth, said]), style))
             table.add_row(Text(visible(truth if is_short else f"{heads.get(truth, ''):>3} {truth}")), *cells)
         Console(file=console.file, width=max(console.width, 60 + 5 * len(columns))).print(table)

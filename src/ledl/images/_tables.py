@@ -20,6 +20,7 @@ PATHS, LABELS = ("filename", "path"), ("label",)
 SEPARATOR = re.compile(r'"?sep=([,;\t|])"?[^\S\r\n]*(?![^\r\n])', re.IGNORECASE)
 LONGEST_LABEL = 255  # characters, as for names of folders
 LARGEST_TABLE = 2**26  # bytes: about a million lines
+SOME_ROWS = 20  # whose paths tell which character separates
 END = "\0"  # follows the text of a table, which has none. It is in a cell only if that does not end before.
 
 
@@ -102,7 +103,7 @@ def _columns(head: list[str]) -> tuple[int, int] | None:
 def _rows(root: Path, table: Path) -> list[tuple[int, list[str]]]:
     """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate.
 
-    They do in a header, or else in most lines. If several do, the first path tells: cells may have commas, too.
+    They do in a header, or else in most lines. If several do, the first paths tell: cells may have commas, too.
     """
     try:
         content = read_regular(table, LARGEST_TABLE)
@@ -117,7 +118,9 @@ def _rows(root: Path, table: Path) -> list[tuple[int, list[str]]]:
             rows = _split(text, separator)
             if rows and _columns(rows[0][1]):
                 return rows
-            names_image = bool(rows and _images_named(root, table, from_cell(rows[0][1][0]), True))
+            names_image = any(
+                _images_named(root, table, from_cell(row[0]), True) for _, row in rows[:SOME_ROWS]
+            )
             fit = (sum(len(row) > 1 for _, row in rows), names_image)
             if not best or fit > best_fit:
                 best, best_fit = rows, fit

@@ -103,9 +103,10 @@ def check(paths: Sequence[Path], session: Session) -> None:
                 )
     n_used = len(np.unique(session.label[(session.label > 0) & session.is_readable]))
     if n_used < 2 and any(kind_of(path) == "ledl" for path in paths):
-        bad = [f" Images that cannot be read do not count: {reason}" for _, reason in session.unreadable[:1]]
+        bad = np.flatnonzero((session.label > 0) & ~session.is_readable)
+        why = f" {session.names[bad[0]]} does not count, because it cannot be read." if bad.size else ""
         raise RefusedError(
-            f"A model needs labels of two classes, but {n_used} have some. Label images first.{''.join(bad)}"
+            f"A model needs labels of two classes, but {n_used} have some. Label images first.{why}"
         )
 
 

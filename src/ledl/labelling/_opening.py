@@ -98,6 +98,7 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         stack.callback(session.close)
         if is_writer:
             take_labels(session, options.labels, report)
+            session.forget_curve({image.id for image in images} - before)
         yield session
 
 

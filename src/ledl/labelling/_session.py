@@ -114,17 +114,12 @@ class Session:
         for answer in store.answers():
             self._apply(answer)
         self.undo_stack, self.redo_stack = store.stacks()
-        # Random checks: an order of all images that only the seed of the store and their names decide.
+        # Random checks: an order of all images that only the seed of the store and their numbers decide.
         self.seed = store.get("seed")
-        keys = [
-            blake2b(os.fsencode(f"{self.seed} {image.path}"), digest_size=8).digest() for image in self.images
-        ]
+        keys = [blake2b(f"{self.seed} {image.id}".encode(), digest_size=8).digest() for image in self.images]
         self.random_order = sorted(range(self.n), key=keys.__getitem__)
         self.rank = np.argsort(self.random_order)
         self.drawn = dict.fromkeys(self.place[key] for key in store.checks() if key in self.place)
-        # Newer images have joined since checks were drawn.
-        self.numbers = np.array([image.id for image in self.images], dtype=np.int64)
-        self.newest_asked = int(store.get("asked", "0"))
         # What was learnt.
         self.progress: dict[str, Any] = {"done": 0, "total": self.n, "ready": False, "what": "", "error": None}
         self.notice: str | None = None
@@ -136,11 +131,9 @@ class Session:
         self.doubt = dict[int, int]()  # images and what the model would call them, most doubtful first
         self.job = self.learnt_job = 0
         self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
-        if is_writer and self._due().any():  # how good it was for the images before is of no use
-            store.forget_curve()
-        self.curve = store.curve()
-        n_labels = int((self.label > 0).sum())
-        self.estimate = self.curve[-1] if self.curve and self.curve[-1][0] == n_labels else None
+        self.curve, n_labels = store.curve(), int((self.label > 0).sum())
+        is_old = not self.curve or self.curve[-1][0] != n_labels or self._due().any()
+        self.estimate = None if is_old else self.curve[-1]
 
     # What a person says
 
@@ -406,7 +399,6 @@ class Session:
                     "method": asked.lesson.method,
                 },
                 "learning": self.learnt_job < self.job,
-                "n_due": int(self._due().sum()),
                 "estimate": None
                 if self.estimate is None
                 else dict(zip(("accuracy", "low", "high", "n_checks"), self.estimate[1:], strict=True)),
@@ -452,28 +444,26 @@ class Session:
         """Say for each image whether a person may still be asked for its label."""
         return (self.label == 0) & ~self.is_skipped & self.is_readable
 
-    def _answered_checks(self) -> Array:
+    def _random_checks(self) -> Array:
+        """Say for each image whether it is a check with an answer, in a random sample of all images.
+
+        Checks are the first images of a random order. New images, and those that are open again, lie anywhere
+        in it: only the checks before the first open image are a sample of all, and not of others.
+        """
         is_check = np.zeros(self.n, dtype=bool)
         is_check[list(self.drawn)] = True
-        return is_check & ~self._is_open
+        return is_check & (self.rank < self.rank[self._is_open].min(initial=self.n))
 
     def _due(self) -> Array:
-        """Say for each image whether it must be checked first: it has joined since later checks were drawn.
+        """Say for each image whether it is open and comes before a check that has an answer."""
+        answered = [i for i in self.drawn if not self._is_open[i]]
+        return self._is_open & (self.rank < self.rank[answered].max(initial=-1))
 
-        Checks are the first images of a random order, in which new images lie anywhere. Until those between
-        the checks are asked for, too, the checks are a random sample of the images before.
-        """
-        last = self.rank[self._answered_checks()].max(initial=-1)
-        return self._is_open & (self.numbers > self.newest_asked) & (self.rank < last)
-
-    def _random_checks(self) -> Array:
-        """Say for each image whether it is a check with an answer, in a random sample of all images."""
-        due = self._due()
-        if not due.any() and self.newest_asked < self.numbers.max(initial=0):
-            self.newest_asked = int(self.numbers.max())
-            if self.is_writer:
-                self.store.set(asked=str(self.newest_asked))
-        return self._answered_checks() & (self.rank < self.rank[due].min(initial=self.n))
+    def forget_curve(self, joined: Iterable[int]) -> None:
+        """Begin another curve if images that have joined must be checked: the old one is of those before."""
+        if self._due()[[self.place[key] for key in joined]].any():
+            self.store.forget_curve()
+            self.curve, self.estimate = [], None
 
     def find(
         self, view: str = "all", label: int | None = None, state: str | None = None, search: str = ""

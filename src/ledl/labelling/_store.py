@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
@@ -207,7 +207,8 @@ class Store:
                 self.db = sqlite3.connect(
                     uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False
                 )
-                self._held = self.file.open("rb")
+                # To see whether it is deleted. Closing a file lets go of SQLite's locks on it; not this way.
+                self._held = os.open(self.file, getattr(os, "O_PATH", os.O_RDONLY))
                 opened.callback(self.close)
                 if not read_only:
                     with suppress(PermissionError):  # of another owner, or a disk that knows no access rights
@@ -287,12 +288,17 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self.db.close()
-        self._held.close()  # afterwards: closing a file lets go of all locks on it
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     @property
     def is_deleted(self) -> bool:
         """Say whether the file has no name any more: what SQLite writes to it then is lost."""
-        return not self._held.closed and os.fstat(self._held.fileno()).st_nlink == 0
+        try:
+            return os.fstat(self._held).st_nlink == 0
+        except OSError:  # a disk of another machine
+            return True
 
     def get(self, key: str, default: str = "") -> str:
         """Return a setting of this store."""
@@ -300,8 +306,8 @@ class Store:
         return default if found is None else str(found[0])
 
     def set(self, **values: str) -> None:
-        """Store settings."""
-        with stored(self.place):
+        """Store settings, all or none."""
+        with nullcontext() if self.db.in_transaction else self._transaction():
             self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
 
     def words(self) -> dict[str, int]:

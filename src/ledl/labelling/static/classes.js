@@ -118,7 +118,6 @@ export class Classes {
   }
 
   #key(event) {
-    if (event.key === "+" && !this.field.value) return event.preventDefault(); // the key that brings one here
     if (event.isComposing) return;
     const name = this.field.value.trim(), matches = this.#matches;
     if (event.key === "Escape") this.field.blur(), this.on.left();

@@ -30,7 +30,6 @@ export function showHead(state) {
   let words = "No estimate yet.";
   if (state.estimate) words = left ? accuracyWords(state.estimate) : "Every image has an answer.";
   else if (state.classes.length < 2) words = "With two classes the page begins to suggest.";
-  else if (state.n_due) words = "New images have joined. How good the suggestions are is known after some more random checks.";
   else if (state.model) words = "How good they are is known after some random checks.";
   write($("accuracy"), words);
   write($("forecast"), left ? forecastWords(state) : "");
