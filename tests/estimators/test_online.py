@@ -395,12 +395,15 @@ def test_codes_that_are_all_zero_are_told(digits):
     assert told[0].filename == sys._getframe().f_code.co_filename
 
 
-def test_a_model_forgets_the_samples_of_an_earlier_fit(digits, tmp_path):
+def test_a_model_forgets_the_samples_of_an_earlier_fit(digits, tmp_path, monkeypatch):
     X, y = digits
     model = small(max_iter=2, tol=0).fit(X[:100], y[:100])
     assert model.dictionary_.samples is not None
     np.save(tmp_path / "X.npy", X[100:300])
-    model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y[100:300])
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert len(model.fit(mapped, y[100:300]).dictionary_.samples) == 200
+    monkeypatch.setattr("ledl.estimators._base.KEPT_NUMBERS", 200 * 64 - 1)  # too many to keep
+    model.fit(mapped, y[100:300])
     assert model.dictionary_.samples is None
     assert model.dictionary_.sample_labels is None
 
