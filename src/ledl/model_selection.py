@@ -329,7 +329,6 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         self : BatchedSearchCV
         """
         check_batched(self.estimator, self.scoring, self.refit)
-        check_no_checkpoint(self)
         self._validate_params()
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         routed = self._get_routed_params_for_fit(params)
@@ -338,6 +337,7 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
             raise TypeError(f"fit has no {', '.join(sorted(others))}. Give sample_weight, groups, or nothing.")
         candidates = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**clone(candidate, safe=False)) for candidate in candidates]
+        check_no_checkpoint(self, models)
         for model in models:
             model._validate_params()
         groups = routed.splitter.split.get("groups")
@@ -376,9 +376,9 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
         return self
 
 
-def check_no_checkpoint(owner: Any) -> None:
-    """Raise if a classifier in an estimator that fits it several times has a checkpoint, at any depth."""
-    for model in owner.get_params().values():
+def check_no_checkpoint(owner: Any, models: Sequence[Any] = ()) -> None:
+    """Raise if one of `models`, or a classifier in an estimator that fits it many times, has a checkpoint."""
+    for model in (*owner.get_params().values(), *models):
         if isinstance(model, LEDLClassifier) and model.checkpoint is not None:
             raise ValueError(
                 f"checkpoint={model.checkpoint!r} is the file of one fit, but {type(owner).__name__} has many. "

@@ -572,6 +572,7 @@ GRID = {"alpha": [0.1, 0.2]}
     "owner",
     [
         lambda model: BatchedSearchCV(model, GRID),
+        lambda model: BatchedSearchCV(LEDLClassifier(), {"checkpoint": [model.checkpoint]}),
         lambda model: RejectingClassifier(model),
         lambda model: RejectingClassifier(make_pipeline(Normalizer(), model)),
         lambda model: RejectingClassifier(GridSearchCV(model, GRID)),
