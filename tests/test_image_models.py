@@ -28,7 +28,7 @@ from ledl.image_models import (
     predict_files,
     trained_on,
 )
-from ledl.images import ImageError, efficientnet_is_installed
+from ledl.images import ImageError, content_key, efficientnet_is_installed
 from ledl.persistence import read
 
 Image = pytest.importorskip("PIL.Image")
@@ -359,12 +359,27 @@ def test_unlabelled_images_teach(folder):
         assert one.probability == one.ranking[0][1] > 1 / 3
 
 
+def test_images_that_go_away_during_training_cost_nothing(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "known", tmp_path / "known")
+    fit = image_models.fit_features
+
+    def slow_fit(*arguments):
+        shutil.rmtree(tmp_path / "known")
+        return fit(*arguments)
+
+    monkeypatch.setattr(image_models, "fit_features", slow_fit)
+    record = fit_folder(tmp_path / "known", features="pixels", size=8, method="crc").record
+    assert record.sha256 == [content_key(folder / "known" / name) for name in record.files]
+    assert len(record.thumbnails) == 36
+
+
 def test_contents_and_files_that_are_labelled_are_not_unlabelled(tmp_path):
     for name, content in (("a", b"12"), ("b", b"34"), ("same", b"12"), ("other", b"56"), ("long", b"789")):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "link").symlink_to("b")
     places = {name: str(tmp_path / name) for name in ("a", "b", "same", "other", "long", "link", "gone")}
-    found = image_models.without_copies([*places.values()], [places["a"], places["b"]])
+    found, same = image_models.without_copies([*places.values()], [places["a"], places["b"]])
+    assert [Path(same[places[name]]).name for name in ("a", "b", "same", "link")] == ["a", "b", "a", "b"]
     assert found == [places["other"], places["long"], places["gone"]]  # the last is reported when it is read
 
 

@@ -187,6 +187,7 @@ class ImageModel(NamedTuple):
     parts: Parts
     record: Record
     answers: tuple[Prediction, ...] = ()  # only after training
+    copies: tuple[Prediction, ...] = ()  # unlabelled images that are labelled ones, or equal to them, likewise
     n_added: int = 0  # training images that tables have added to those of class folders, only after training
 
     @property
@@ -581,22 +582,20 @@ def fit_folder(
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         files, target = [files[i] for i in drawn], target[drawn]
-    others = without_copies(listing.unlabelled, files)
-    n_known = len(listing.unlabelled) - len(others)
-    if n_known and not others:
-        raise ValueError(
-            f"No unlabelled image is left: {n_known} are among the labelled ones, or equal to them. Give "
-            "others with --unlabelled, or take labels away with --per-class."
-        )
-    if write_labels and not others:
+    others, same = without_copies(listing.unlabelled, files)
+    if write_labels and not listing.unlabelled:
         raise ValueError(
             "--write-labels writes labels of unlabelled images, but there are none. Give some with "
             "--unlabelled FOLDER, or leave their labels blank in the table of --labels."
         )
     extractor = find_extractor(files, features, preprocessing, size, cache, report)
     extractor.set_params(max_pixels=max_pixels).fit()  # loads a network, or says now why it cannot
-    if n_known:
-        report(f"Unlabelled images that are among the labelled ones: {n_known}. They count once, as labelled.")
+    if same:
+        none_left = "" if others else " No other is left, so the model learns from the labelled ones alone."
+        report(
+            f"Unlabelled images that are among the labelled ones: {len(same)}. They count once, as labelled."
+            f"{none_left}"
+        )
     if others:
         report(f"Labelled {len(files)}, unlabelled {len(others)}: these teach, too.")
     report("Training with cross-validation. The first run on a machine takes about 20 s longer.")
@@ -605,26 +604,45 @@ def fit_folder(
             f"Choosing settings for {len(files)} images can take minutes. Faster: --method "
             f"{METHODS[method].chooses_for}, which uses the default settings."
         )
-    trained = fit_files(extractor, files, names[target], others, method, select, seed, watch, skip_unreadable)
-    trained = trained._replace(n_added=listing.n_added)
-    return complete(trained, folder, per_class=per_class, thumbnails=thumbnails)
+    everything = [*files, *others]
+    X, skipped = features_of(extractor, everything, watch)
+    if skipped and not skip_unreadable:
+        raise unreadable(list(skipped.values()), len(everything))
+    usable = [file for file, row in zip(files, X, strict=False) if not np.isnan(row).any()]
+    contents = contents_of(usable, max_pixels, thumbnails=thumbnails)
+    trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
+    sure = dict(zip(files, np.eye(len(names))[target], strict=True))  # the labels as probabilities
+    copies = tuple(best_first(image, names.tolist(), sure[file]) for image, file in same.items())
+    trained = trained._replace(n_added=listing.n_added, copies=copies)
+    return complete(trained, folder, contents, per_class=per_class)
+
+
+def contents_of(
+    files: Sequence[str], max_pixels: int, *, thumbnails: bool = True
+) -> dict[str, tuple[str, Array | None]]:
+    """Return sha256 and thumbnail of images. That is for before training: in minutes, files may be moved."""
+    return {file: (content_key(file), thumbnail(file, max_pixels) if thumbnails else None) for file in files}
 
 
 def complete(
     trained: ImageModel,
     folder: str | os.PathLike[str],
+    contents: Mapping[str, tuple[str, Array | None]],
     *,
     per_class: int | None = None,
-    thumbnails: bool = True,
 ) -> ImageModel:
-    """Complete the record of a model that was trained on images of a folder, so that it can go elsewhere."""
-    used, max_pixels = trained.record.files, trained.extractor.max_pixels
+    """Complete the record of a model that was trained on images of a folder, so that it can go elsewhere.
+
+    `contents` are those of its images.
+    """
+    used = trained.record.files
+    pictures = [picture for file in used if (picture := contents[file][1]) is not None]
     record = replace(
         trained.record,
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         per_class=per_class,
         files=[relative_name(file, folder) for file in used],
-        sha256=[content_key(file) for file in used],
+        sha256=[contents[file][0] for file in used],
         # Without folders of this machine: the record goes with the model.
         skipped=[
             [relative_name(name, folder), reason.replace(shown(name), relative_name(name, folder))]
@@ -632,50 +650,36 @@ def complete(
         ],
         near_copies=[[relative_name(file, folder) for file in pair] for pair in trained.record.near_copies],
         unlabelled=[relative_name(said.path, folder) for said in trained.answers],
-        thumbnails=[thumbnail(file, max_pixels) for file in used] if thumbnails else None,
+        thumbnails=pictures or None,
     )
     return trained._replace(record=record)
 
 
-def without_copies(images: Sequence[str], labelled: Sequence[str]) -> list[str]:
-    """Return the images that are no labelled ones: neither the same file, nor of the same content."""
-    places = {os.path.realpath(file) for file in labelled}
+def without_copies(images: Sequence[str], labelled: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the images that are no labelled ones, and the labelled one of each other image.
+
+    That is the same file, or one of the same content.
+    """
+    places = {os.path.realpath(file): file for file in reversed(labelled)}
     by_size: dict[int, list[str]] = {}
     for file in labelled:
         with suppress(OSError):  # decoding will report it
             by_size.setdefault(os.path.getsize(file), []).append(file)
-    contents: dict[int, set[str]] = {}  # of the labelled images of a size
-    found = []
+    contents: dict[int, dict[str, str]] = {}  # of the labelled images of a size
+    found, same = [], dict[str, str]()
     for image in images:
-        is_known = os.path.realpath(image) in places
+        known = places.get(os.path.realpath(image))
         with suppress(OSError, ImageError):  # decoding will report it
             size = os.path.getsize(image)
-            if not is_known and size in by_size:
+            if known is None and size in by_size:
                 if size not in contents:
-                    contents[size] = {content_key(file) for file in by_size[size]}
-                is_known = content_key(image) in contents[size]
-        if not is_known:
+                    contents[size] = {content_key(file): file for file in reversed(by_size[size])}
+                known = contents[size].get(content_key(image))
+        if known is None:
             found.append(image)
-    return found
-
-
-def fit_files(
-    extractor: Any,
-    files: Sequence[str],
-    labels: Array,
-    unlabelled: Sequence[str],
-    method: str,
-    select: str,
-    seed: int,
-    watch: Watch,
-    skip_unreadable: bool = False,
-) -> ImageModel:
-    """Make features of images with a fitted extractor, and return the model of `fit_features`."""
-    everything = [*files, *unlabelled]
-    X, skipped = features_of(extractor, everything, watch)
-    if skipped and not skip_unreadable:
-        raise unreadable(list(skipped.values()), len(everything))
-    return fit_features(extractor, X, everything, labels, method, select, seed, skipped)
+        else:
+            same[image] = known
+    return found, same
 
 
 def fit_features(

@@ -32,14 +32,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
-from sklearn.utils import assert_all_finite, check_random_state, get_tags, indexable
+from sklearn.utils import assert_all_finite, check_random_state, gen_batches, get_tags, indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, check_consistent_length, check_is_fitted
 
 from ledl.arrays import Array, as_array, float32_products, free_memory, is_dask, is_torch, namespace, to_host
-from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings
+from ledl.coding import Lasso, LassoCoder, Ridge, Samples, Settings, chunk_size
 from ledl.dictionary import FittedDictionary, log_odds
 from ledl.estimators import (
     CallbackSupportMixin,
@@ -347,15 +347,14 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
                 f"There is nothing to fit: {len(models)} candidates in param_grid and {len(folds)} folds in cv."
             )
         tasks = Tasks(self, X, y, len(models) * len(folds) + bool(self.refit))
-        started = time.perf_counter()
-        judged = judge(models, candidates, folds, tasks)
-        fitted = time.perf_counter()
         scored = [_check_method_params(X, routed.scorer.score, indices=fold.tested) for fold in folds]
-        scores = np.array(
-            [[score(scorer, *one) for one in zip(row, folds, scored, strict=True)] for row in judged]
-        )
-        score_time = (time.perf_counter() - fitted) / scores.size
-        times = {"fit_time": (fitted - started) / scores.size, "score_time": score_time}
+        started = time.perf_counter()
+        judged = judge(models, candidates, folds, tasks, partial(timed_score, scorer, folds, scored))
+        seconds = (time.perf_counter() - started) / (len(models) * len(folds))
+        failed = np.nan, 0.0
+        table = np.array([[failed if one is None else one for one in row] for row in judged])
+        scores, score_time = table[..., 0], table[..., 1].mean()
+        times = {"fit_time": seconds - score_time, "score_time": score_time}
         self.n_splits_, self.scorer_, self.multimetric_ = len(folds), scorer, False
         with warnings.catch_warnings():
             # A warning with the reasons was given already.
@@ -441,16 +440,28 @@ def part(weights: Array | None, rows: Array) -> Array | None:
     return None if weights is None else np.asarray(weights)[rows]
 
 
-def score(scorer: Callable[..., Any], candidate: Candidate | None, fold: Fold, params: dict[str, Any]) -> float:
-    """Return the score of a candidate on the test samples. It is NaN if the fit failed."""
-    found = np.nan if candidate is None else scorer(candidate, fold.X_test, fold.y_test, **params)
+def timed_score(
+    scorer: Callable[..., Any], folds: list[Fold], params: list[dict[str, Any]], candidate: Candidate, i: int
+) -> tuple[float, float]:
+    """Return the score of a candidate on the test samples of fold i, and the seconds that it took."""
+    started = time.perf_counter()
+    found = scorer(candidate, folds[i].X_test, folds[i].y_test, **params[i])
     if not isinstance(found, Number) or isinstance(found, bool):
         raise ValueError(f"scoring must return a number, but returned {found!r}, a {type(found).__name__}.")
-    return float(found)  # type: ignore[arg-type]
+    return float(found), time.perf_counter() - started  # type: ignore[arg-type]
 
 
-def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold], told: Tasks = QUIET) -> Table:
-    """Return a `Candidate` for each candidate and fold, with its scores of the test samples."""
+def judge(
+    models: list[Any],
+    candidates: list[dict[str, Any]],
+    folds: list[Fold],
+    told: Tasks = QUIET,
+    finish: Callable[[Candidate, int], Any] | None = None,
+) -> Table:
+    """Return a `Candidate` for each candidate and fold, with its scores of the test samples.
+
+    Or what `finish` makes of it and the number of the fold: all scores together may need much memory.
+    """
     kind = type(models[0])
     groups: dict[Any, list[int]] = {}  # candidates that differ in batched parameters alone
     for k, candidate in enumerate(candidates):
@@ -463,7 +474,7 @@ def judge(models: list[Any], candidates: list[dict[str, Any]], folds: list[Fold]
     for group in groups.values():
         train = train_ledl if kind is LEDLClassifier else train_on_samples
         trained = train([models[k] for k in group], folds, errors, told)
-        for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs), strict=True):
+        for k, row in zip(group, score_all(trained, folds, errors, models[0].n_jobs, finish), strict=True):
             judged[k] = row
     n_fits, broken = len(models) * len(folds), sum(one is None for row in judged for one in row)
     if broken:
@@ -606,8 +617,14 @@ def train_on_samples(models: list[Any], folds: list[Fold], errors: list[str], to
     return trained
 
 
-def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int | None) -> Table:
-    """Return the candidates with their scores of the test samples, or None for those that cannot score."""
+def score_all(
+    trained: Table,
+    folds: list[Fold],
+    errors: list[str],
+    n_jobs: int | None,
+    finish: Callable[[Candidate, int], Any] | None,
+) -> Table:
+    """Return what `judge` does: the candidates with their scores, or None for those that cannot score."""
     judged: Table = [[None] * len(folds) for _ in trained]
     views: dict[int, View] = {}  # by the space of the coordinates
     alike: dict[Any, list[tuple[int, int]]] = {}  # by the shape of the atoms, and the kind of codes
@@ -636,7 +653,8 @@ def score_all(trained: Table, folds: list[Fold], errors: list[str], n_jobs: int 
             for j, found in zip(batch, scores, strict=True):
                 k, i = jobs[j]
                 if found is not None:
-                    judged[k][i] = replace(trained[k][i], X=folds[i].X_test, scores=found)
+                    one = replace(trained[k][i], X=folds[i].X_test, scores=found)
+                    judged[k][i] = one if finish is None else finish(one, i)
     if late:
         warnings.warn(
             f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
@@ -656,26 +674,28 @@ def scores_of(
     """
     errors: list[str] = []
     settings = [one.rule.coder or one.coder for one in dictionaries]
-    codes: list[Any] = []
+    scores: list[Array | None] = []
     late = 0
     # Kept for this batch only: Gram matrices of all candidates would need too much memory.
     kept: dict[int, dict[Any, Any]] = defaultdict(dict)
     with one_blas_thread(), float32_products("full", views[0].samples.where):
         if is_torch(views[0].X) and isinstance(settings[0], Lasso):
             codes, late = batched_codes(dictionaries, views)
-        else:
-            for one, how, view in zip(dictionaries, settings, views, strict=True):
-                coder = attempt(errors, how.prepare, one.atoms, view.samples, one.space, 1, kept[id(one.atoms)])
-                if coder is None:
-                    codes.append(None)
-                    continue
-                S, _, _, converged = coder(view.X, view.sq_norms)
-                codes.append(namespace(S).astype(S, view.X.dtype, copy=False))
+            for one, S, view in zip(dictionaries, codes, views, strict=True):
+                scores.append(to_host(one.rule.scores(one, S, view.X, view.sq_norms)))
+            return scores, late, errors
+        for one, how, view in zip(dictionaries, settings, views, strict=True):
+            coder = attempt(errors, how.prepare, one.atoms, view.samples, one.space, 1, kept[id(one.atoms)])
+            if coder is None:
+                scores.append(None)
+                continue
+            n, parts = len(view.X), []
+            for rows in gen_batches(n, n if is_torch(view.X) else chunk_size(one.atoms, view.X.shape[1], n, 1)):
+                S, _, _, converged = coder(view.X[rows], view.sq_norms[rows])
+                S = namespace(S).astype(S, view.X.dtype, copy=False)
+                parts.append(to_host(one.rule.scores(one, S, view.X[rows], view.sq_norms[rows])))
                 late += int(np.count_nonzero(~converged))
-        scores = [
-            None if S is None else to_host(one.rule.scores(one, S, view.X, view.sq_norms))
-            for one, S, view in zip(dictionaries, codes, views, strict=True)
-        ]
+            scores.append(np.concatenate(parts))
     return scores, late, errors
 
 

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -189,7 +188,9 @@ def test_the_table_is_read_back_with_corrections_and_blanks(fitted, tmp_path):
     assert "Labelled 199, unlabelled 150: these teach, too." in done.stderr  # not what is of no class
     assert "Unlabelled images that are among the labelled ones: 149." in done.stderr
     found = rows_of((tmp_path / "again.csv").read_text())
-    assert [row["path"] for row in found] == [row["path"] for row in rows[::2]]
+    assert [row["path"] for row in found] == sorted(row["path"] for row in rows if row is not rows[1])
+    said = {row["path"]: row["label"] for row in found}
+    assert all(said[row["path"]] == row["label"] for row in rows[3::2])  # known ones, too
     done = run("fit", "photos", "-o", tmp_path / "m.ledl", *words, cwd=folder)
     assert "Labelled 199, unlabelled 150: these teach, too." in done.stderr
 
@@ -221,15 +222,38 @@ def test_labelled_images_count_once_with_their_labels(digits, tmp_path):
     done = run(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Unlabelled images that are among the labelled ones: 6. They count once, as labelled." in done.stderr
-    assert len(rows_of((tmp_path / "t.csv").read_text())) == 300
+    rows = {row["path"]: row for row in rows_of((tmp_path / "t.csv").read_text())}
+    assert len(rows) == 306  # one for each, also for those whose labels are known
+    assert (rows["./more/copy.png"]["label"], rows["./more/copy.png"]["probability"]) == ("3", "1")
     # Those that are not drawn are without labels, whatever their folder is called.
     done = run(*words, "--unlabelled", digits / "photos", "--per-class", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Labelled 30, unlabelled 3" in done.stderr
     files = set(read(tmp_path / "m.ledl").info["files"])
     rows = rows_of((tmp_path / "t.csv").read_text())
-    assert Counter("/".join(Path(row["path"]).parts[-2:]) in files for row in rows)[True] == 0
-    assert len(rows) in (320, 321)  # the copy is drawn, or not
+    known = [row for row in rows if "/".join(Path(row["path"]).parts[-2:]) in files]
+    assert len(known) >= 27
+    assert all(row["label"] == Path(row["path"]).parts[-2] for row in known)
+    assert len(rows) == 351
+
+
+def test_labels_that_are_written_make_no_class_of_the_folder_without_labels(digits, tmp_path):
+    """Some images without labels were copied as examples."""
+    photos = tmp_path / "photos"
+    shutil.copytree(digits / "photos", photos)
+    shutil.copytree(digits / "more", photos / "unsorted")
+    for name in ("3", "4"):
+        file = next((photos / name).iterdir())
+        shutil.copy(file, photos / "unsorted" / f"{name} again.png")
+    words = ["fit", "photos", "-o", "m.ledl", *QUICK]
+    unsorted = ["--unlabelled", "photos/unsorted"]
+    assert run(*words, *unsorted, "--write-labels", "labels.csv", cwd=tmp_path).returncode == 0
+    both = [*words, "--labels", "folder", "--labels", "labels.csv"]
+    for more in ([], unsorted):  # the second has nothing left to learn from
+        done = run(*both, *more, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sorted(set(read(tmp_path / "m.ledl").info["labels"])) == [*"0123456789"]
+    assert "No other is left, so the model learns from the labelled ones alone." in done.stderr
 
 
 def test_errors_come_before_anything_is_written(digits, tmp_path):
@@ -241,7 +265,6 @@ def test_errors_come_before_anything_is_written(digits, tmp_path):
     for words, message in (
         (["--unlabelled", "empty"], "empty has no images"),
         (["--unlabelled", "gone"], "There is no file or folder gone"),
-        (["--unlabelled", digits / "photos"], "No unlabelled image is left: 50 are among the labelled ones"),
         ([*more, "--unlabelled", "bad"], "1 of 351 images cannot be read"),
         (["--unlabelled", "bad", "--skip-unreadable"], "No unlabelled image can be used."),
         (["--write-labels", "t.csv"], "Give some with --unlabelled FOLDER, or leave their labels blank"),

@@ -188,7 +188,7 @@ def test_threads_share_one_matrix_of_products(rng, monkeypatch):
 def test_products_of_atoms_that_no_machine_holds_are_announced(method, rng):
     X = rng.random((10**6, 2))
     with pytest.raises(ValueError, match=r"all pairs of 1000000 atoms.* need about 8,000 GB.*Use fewer atoms"):
-        sparse_encode(X[:200000], X, **method)
+        sparse_encode(X[:600_000], X, **method)
 
 
 @pytest.mark.parametrize("tol", [1e-4, 1e-6])

@@ -4,6 +4,7 @@ import re
 import tracemalloc
 from itertools import combinations
 from math import comb
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from helpers.digits import few_digits
 from helpers.models import make
-from ledl import CRCClassifier, LEDLClassifier, RejectingClassifier, explain
+from ledl import CRCClassifier, LEDLClassifier, LEDLClassifierCV, RejectingClassifier, explain
 from ledl.features import PixelFeatures
+from ledl.subspace import RowSpace
 
 NAMES = [
     "ledl", "ledl-rbf", "ledl-residual", "src", "src-poly", "crc", "crc-regularized", "csdl", "dksvd",
@@ -335,3 +338,15 @@ def test_a_frame_of_one_row_keeps_its_names(digits):
     for model in (make("crc"), make_pipeline(StandardScaler(), make("crc"))):
         found = explain(model.fit(frame[:80], y[:80]), frame[80:])  # a warning would be an error here
         assert found.predicted == model.predict(frame[80:])[0]
+
+
+def test_atoms_are_not_made_again_for_each_explanation():
+    """With fewer samples than features that takes as long as a fit."""
+    X, y, new, _ = few_digits(2)
+    for model in (CRCClassifier().fit(X, y), LEDLClassifierCV(max_iter=2, tol=0, random_state=0).fit(X, y)):
+        space = type(model.dictionary_.space)
+        assert space is RowSpace
+        with patch.object(space, "expand", autospec=True, side_effect=space.expand) as expand:
+            found = explain(model, new[0])
+        assert all(call.args[1].ndim == 1 for call in expand.call_args_list)  # what the code rebuilds
+        np.testing.assert_array_equal(found.atoms[: len(model.components_)], model.components_)

@@ -1,5 +1,6 @@
 """Batched model selection against scikit-learn's own, on the same folds."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -417,3 +418,15 @@ def test_threads_do_not_take_from_each_other_what_is_kept(model, rng, monkeypatc
         np.testing.assert_array_equal(
             one.cv_results_["mean_test_score"], found[0].cv_results_["mean_test_score"]
         )
+
+
+def test_scores_of_all_candidates_are_not_held_together(rng):
+    """Each candidate has a score for each sample and class."""
+    n, c, n_candidates = 600, 200, 24
+    X, y = rng.random((n, 16)), np.arange(n) % c
+    search = BatchedSearchCV(CRCClassifier(), {"alpha": [2.0**-k for k in range(n_candidates)]}, cv=3)
+    tracemalloc.start()
+    search.fit(X, y)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * n_candidates * n * c / 3

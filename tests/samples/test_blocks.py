@@ -81,7 +81,7 @@ def test_space_that_others_took_meanwhile_is_reported(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match=r"need 0.0 GB of scratch space, but .* Set .* TMPDIR"):
+    with pytest.raises(OSError, match=r"need 0.0 MB of scratch space, but .* Set .* TMPDIR"):
         MappedBlocks(np.ones((6, 2)), np.zeros(6, int), [(0, 6)]).map_sum(lambda b: (b._replace(Z=b.X), (1,)))
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -310,7 +311,8 @@ def fit(
         record, people, notes = trained.record, PipedConsole(), training_notes(trained)
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
         if write_labels is not None:
-            _work.write_labels(write_labels, trained.answers, [*map(str, trained.parts.classifier.classes_)])
+            labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
+            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
         if page is not None:
             write_atomically(page, _pages.training_page(trained, out, notes).encode())
         for name, text in facts(trained).items():
@@ -320,7 +322,7 @@ def fit(
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         if write_labels is not None:
-            say(people, f"{'Labels:':12s}{write_labels} ({len(trained.answers)} images)")
+            say(people, f"{'Labels:':12s}{write_labels} ({len(labelled)} images)")
         for line in notes:
             say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
         for i in doubtful_labels(record)[:MOST_DOUBTFUL]:

@@ -17,6 +17,7 @@ from ledl.coding._coders import (
     RidgeCoder,
     Samples,
     Settings,
+    chunk_size,
     code_in_chunks,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "RidgeCoder",
     "Samples",
     "Settings",
+    "chunk_size",
     "code_in_chunks",
     "float_tensor",
     "sparse_encode",

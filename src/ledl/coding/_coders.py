@@ -230,7 +230,7 @@ MAX_KEPT = 2**26
 # Without it, a few samples are coded by the products that they need, so many at a time. There may be K / d
 # samples in all, whose products are fewer than those of the matrix, but no more than `MOST_FEW`. For OMP the
 # products with all atoms may be this share of the matrix.
-FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 8
+FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 2
 
 
 class Lasso(NamedTuple):

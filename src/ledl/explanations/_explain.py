@@ -123,11 +123,17 @@ def explain_codes(model: Any, given: Any, rival: int | None, n_neighbors: int) -
     """Return the explanation of one sample by a classifier with atoms, before it can be rejected."""
     if isinstance(model, LEDLClassifierCV):
         return explain_mean(model, given, rival, n_neighbors)
-    return explain_record(model.dictionary_, check_samples(model, given), rival, n_neighbors)
+    atoms = getattr(model, "components_", None)
+    return explain_record(model.dictionary_, atoms, check_samples(model, given), rival, n_neighbors)
 
 
-def explain_record(dictionary: FittedDictionary, X: Array, rival: int | None, n_neighbors: int) -> Explanation:
-    """Return the explanation of one checked sample by a fitted dictionary."""
+def explain_record(
+    dictionary: FittedDictionary, components: Array | None, X: Array, rival: int | None, n_neighbors: int
+) -> Explanation:
+    """Return the explanation of one checked sample by a fitted dictionary.
+
+    `components` are its atoms with all features, which there are not for kernels: making them takes long.
+    """
     classes: Any = dictionary.classes
     code, z, sq_norm = dictionary.code_one(X)
     base, contributions = dictionary.contributions(code, z, sq_norm)
@@ -171,7 +177,7 @@ def explain_record(dictionary: FittedDictionary, X: Array, rival: int | None, n_
         rule=dictionary.rule.name,
         atom_classes=classes[dictionary.atom_labels],
         atom_rows=np.arange(len(code)) if samples is atoms else None,
-        atoms=None if is_kernel else dictionary.space.expand(atoms),
+        atoms=None if is_kernel else components,
         sample=seen[0],
         reconstruction=None if is_kernel else dictionary.space.expand(code @ atoms) * scale,
         concentration=concentration,
@@ -193,7 +199,11 @@ def explain_mean(model: LEDLClassifierCV, given: Any, rival: int | None, n_neigh
     f, and what is left of f is in the base value.
     """
     X = check_samples(model, given)
-    found = [explain_record(one, X, rival, n_neighbors) for one in model._records()]
+    every = zip(model._records(), model.estimators_, strict=True)
+    found = [
+        explain_record(record, getattr(one, "components_", None), X, rival, n_neighbors)
+        for record, one in every
+    ]
     if len(found) == 1:  # with its own scores
         exponents = log_odds(model.dictionary_.rule, found[0].scores[None])
         return replace(found[0], probabilities=model.probabilities_of(exponents)[0])

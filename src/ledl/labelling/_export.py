@@ -17,7 +17,7 @@ import numpy as np
 from ledl.csv_cells import mark_for, to_cell
 from ledl.explanations import Embedded, Picture, embed
 from ledl.files import place_for, write_atomically
-from ledl.image_models import complete, fit_features
+from ledl.image_models import complete, contents_of, fit_features
 from ledl.images import UNSURE, ImageError, Sorter, shown, unused_lines, why_no_folder
 from ledl.labelling._session import RefusedError, Session
 from ledl.labelling._worker import prepare
@@ -223,7 +223,8 @@ def write_model(session: Session, X: Any, path: Path) -> None:
     order = np.argsort(labels == 0, kind="stable")  # those with labels first
     names = np.array([session.classes[k].name for k in labels[labels > 0].tolist()])
     files = [str(session.folder / session.images[i].path) for i in session.rows[order].tolist()]
-    trained = complete(fit_features(session.extractor, X[order], files, names), session.folder)
+    contents = contents_of(files[: len(names)], session.extractor.max_pixels)
+    trained = complete(fit_features(session.extractor, X[order], files, names), session.folder, contents)
     save(trained.model, path, info=trained.record.to_info())
 
 

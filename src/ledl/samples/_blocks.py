@@ -212,8 +212,8 @@ class MappedBlocks(Blocks):
                 folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * values.dtype.itemsize
                 needed, free = n_bytes * (1 if self._codes else 2), shutil.disk_usage(folder).free
                 message = (
-                    f"Codes of {shape[0]:,} samples need {needed / 1e9:,.1f} GB of scratch space, but "
-                    f"{folder} has {free / 1e9:,.1f} GB. Set the environment variable TMPDIR to a folder with "
+                    f"Codes of {shape[0]:,} samples need {needed / 1e6:,.1f} MB of scratch space, but "
+                    f"{folder} has {free / 1e6:,.1f} MB. Set the environment variable TMPDIR to a folder with "
                     "more, or use fewer atoms."
                 )
                 if needed > free:

@@ -19,6 +19,8 @@ from ledl.solvers import compiled
 
 # The same as in `ledl.solvers.compiled.numba`, which cannot be imported without numba.
 DEPENDENT = 1e-12
+# Samples whose residuals are multiplied with all atoms at once.
+TOGETHER = 32
 
 
 def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
@@ -59,35 +61,44 @@ def omp(G: Array, rhs: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, A
 def omp_of_few(D: Array, X: Array, sq_norms: Array, n_nonzero: int) -> tuple[Array, Array]:
     """Return the result of `omp` for a few samples over many atoms D (K, r), without their Gram matrix.
 
-    A step is one product of a sample's residual with all atoms. It is for NumPy arrays, in float64.
+    A step is one product of the residuals of some samples with all atoms. It is for NumPy arrays, in float64.
     """
     codes, n_iter = np.zeros((len(X), len(D))), np.zeros(len(X), np.int64)
-    for i, residual in enumerate(X.astype(np.float64)):
-        atoms: list[int] = []
-        tried: list[int] = []
-        Q, y = np.empty((n_nonzero, D.shape[1])), np.empty(n_nonzero)
-        k, left = 0, sq_norms[i]
-        while k < n_nonzero and left > DEPENDENT * sq_norms[i]:
-            sizes = np.abs(D @ residual)
-            sizes[tried] = 0
-            j = int(sizes.argmax())
-            if sizes[j] == 0:
-                break
-            tried.append(j)
-            new = D[j]
-            for _ in range(2):  # once more, for rounding
-                new = new - Q[:k].T @ (Q[:k] @ new)
-            square = new @ new
-            if square > DEPENDENT * (D[j] @ D[j]):
-                Q[k] = new / np.sqrt(square)
-                y[k] = Q[k] @ residual
-                residual -= y[k] * Q[k]
-                left -= y[k] ** 2
-                atoms.append(j)
-                k += 1
-        # The atoms are L Q with a triangle L, and the fit is y Q: s = L'^-1 y.
-        codes[i, atoms] = scipy.linalg.solve_triangular(D[atoms] @ Q[:k].T, y[:k], lower=True, trans="T")
-        n_iter[i] = k
+    for first in range(0, len(X), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        residuals, squares = X[some].astype(np.float64), sq_norms[some]
+        m, left = len(residuals), squares.astype(np.float64)
+        Q, y = np.empty((m, n_nonzero, D.shape[1])), np.empty((m, n_nonzero))
+        atoms: list[list[int]] = [[] for _ in range(m)]
+        tried: list[list[int]] = [[] for _ in range(m)]
+        active = np.arange(m)
+        while active.size:
+            ended = []
+            for i, sizes in zip(active.tolist(), np.abs(residuals[active] @ D.T), strict=True):
+                k = len(atoms[i])
+                sizes[tried[i]] = 0
+                j = int(sizes.argmax())
+                if k == n_nonzero or left[i] <= DEPENDENT * squares[i] or sizes[j] == 0:
+                    ended.append(i)
+                    continue
+                tried[i].append(j)
+                new, own = D[j], Q[i, :k]
+                for _ in range(2):  # once more, for rounding
+                    new = new - own.T @ (own @ new)
+                square = new @ new
+                if square > DEPENDENT * (D[j] @ D[j]):
+                    Q[i, k] = new / np.sqrt(square)
+                    y[i, k] = Q[i, k] @ residuals[i]
+                    residuals[i] -= y[i, k] * Q[i, k]
+                    left[i] -= y[i, k] ** 2
+                    atoms[i].append(j)
+            active = np.setdiff1d(active, ended)
+        for i, own_atoms in enumerate(atoms):
+            # The atoms are L Q with a triangle L, and the fit is y Q: s = L'^-1 y.
+            k = len(own_atoms)
+            triangle = D[own_atoms] @ Q[i, :k].T
+            codes[some][i, own_atoms] = scipy.linalg.solve_triangular(triangle, y[i, :k], lower=True, trans="T")
+            n_iter[some][i] = k
     return codes, n_iter
 
 
