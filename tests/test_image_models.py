@@ -373,6 +373,25 @@ def test_images_that_go_away_during_training_cost_nothing(folder, tmp_path, monk
     assert len(record.thumbnails) == 36
 
 
+def test_copies_of_images_that_say_nothing_get_no_label(folder, tmp_path):
+    """Broken files may be equal, and equal files may have two labels."""
+    known, more = tmp_path / "known", tmp_path / "more"
+    shutil.copytree(folder / "known", known)
+    more.mkdir()
+    for place in (known / "null" / "broken.png", more / "also.png"):
+        place.touch()
+    shutil.copy(known / "zwei" / "00.png", more / "copy.png")
+    options = {"unlabelled": [more], "features": "pixels", "size": 8, "method": "crc"}
+    trained = fit_folder(known, skip_unreadable=True, write_labels=True, **options)
+    assert [(Path(said.path).name, said.label) for said in trained.copies] == [("copy.png", "zwei")]
+    assert [Path(name).name for name, _ in trained.record.skipped] == ["broken.png", "also.png"]
+    (known / "null" / "broken.png").unlink()
+    (more / "also.png").unlink()
+    shutil.copy(known / "zwei" / "00.png", known / "null" / "same.png")
+    with pytest.raises(ImageError, match="equal to labelled images with different labels"):
+        fit_folder(known, **options)
+
+
 def test_contents_and_files_that_are_labelled_are_not_unlabelled(tmp_path):
     for name, content in (("a", b"12"), ("b", b"34"), ("same", b"12"), ("other", b"56"), ("long", b"789")):
         (tmp_path / name).write_bytes(content)

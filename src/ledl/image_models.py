@@ -610,9 +610,22 @@ def fit_folder(
         raise unreadable(list(skipped.values()), len(everything))
     usable = [file for file, row in zip(files, X, strict=False) if not np.isnan(row).any()]
     contents = contents_of(usable, max_pixels, thumbnails=thumbnails)
+    known = dict(zip(files, np.eye(len(names))[target], strict=True))  # the labels as probabilities
+    classes_of: dict[str, set[int]] = {}
+    for file in usable:
+        classes_of.setdefault(contents[file][0], set()).add(int(known[file].argmax()))
+    for image, file in [*same.items()]:
+        if file not in contents:
+            reason = skipped[shown(file)]
+            skipped[shown(image)] = reason.replace(shown(file), shown(image))
+            del same[image]
+        elif len(classes_of[contents[file][0]]) > 1:
+            raise ImageError(
+                f"{shown(image)} is equal to labelled images with different labels, such as {shown(file)}. "
+                "Correct the labels, or remove these images."
+            )
     trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
-    sure = dict(zip(files, np.eye(len(names))[target], strict=True))  # the labels as probabilities
-    copies = tuple(best_first(image, names.tolist(), sure[file]) for image, file in same.items())
+    copies = tuple(best_first(image, names.tolist(), known[file]) for image, file in same.items())
     trained = trained._replace(n_added=listing.n_added, copies=copies)
     return complete(trained, folder, contents, per_class=per_class)
 

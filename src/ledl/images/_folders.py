@@ -339,9 +339,7 @@ def _add_tables(
         given |= read_labels(root, table, anywhere=has_folders)
     said = " and ".join(map(shown, tables))
     n_new = n_other = 0
-    linked = {os.path.realpath(file): file for file in by_file}  # class folders may have links to other places
-    for named, label in given.items():
-        image = named if named in by_file else linked.get(os.path.realpath(named), named)
+    for image, label in given.items():
         old = by_file.pop(image, "")
         if is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))

@@ -132,8 +132,7 @@ class Session:
         self.job = self.learnt_job = 0
         self.jobs: dict[int, Array] = {}  # the labels of lessons that are not learnt yet
         self.curve, n_labels = store.curve(), int((self.label > 0).sum())
-        is_old = not self.curve or self.curve[-1][0] != n_labels or self._due().any()
-        self.estimate = None if is_old else self.curve[-1]
+        self.estimate = self.curve[-1] if self.curve and self.curve[-1][0] == n_labels else None
 
     # What a person says
 

@@ -71,15 +71,17 @@ def omp_of_few(D: Array, X: Array, sq_norms: Array, n_nonzero: int) -> tuple[Arr
         Q, y = np.empty((m, n_nonzero, D.shape[1])), np.empty((m, n_nonzero))
         atoms: list[list[int]] = [[] for _ in range(m)]
         tried: list[list[int]] = [[] for _ in range(m)]
-        active = np.arange(m)
-        while active.size:
-            ended = []
+        n_taken, goes_on = np.zeros(m, np.int64), np.ones(m, bool)
+        while True:
+            active = np.flatnonzero(goes_on & (n_taken < n_nonzero) & (left > DEPENDENT * squares))
+            if not active.size:
+                break
             for i, sizes in zip(active.tolist(), np.abs(residuals[active] @ D.T), strict=True):
-                k = len(atoms[i])
+                k = n_taken[i]
                 sizes[tried[i]] = 0
                 j = int(sizes.argmax())
-                if k == n_nonzero or left[i] <= DEPENDENT * squares[i] or sizes[j] == 0:
-                    ended.append(i)
+                goes_on[i] = sizes[j] > 0
+                if not goes_on[i]:
                     continue
                 tried[i].append(j)
                 new, own = D[j], Q[i, :k]
@@ -92,13 +94,13 @@ def omp_of_few(D: Array, X: Array, sq_norms: Array, n_nonzero: int) -> tuple[Arr
                     residuals[i] -= y[i, k] * Q[i, k]
                     left[i] -= y[i, k] ** 2
                     atoms[i].append(j)
-            active = np.setdiff1d(active, ended)
+                    n_taken[i] += 1
+        n_iter[some] = n_taken
         for i, own_atoms in enumerate(atoms):
             # The atoms are L Q with a triangle L, and the fit is y Q: s = L'^-1 y.
             k = len(own_atoms)
             triangle = D[own_atoms] @ Q[i, :k].T
             codes[some][i, own_atoms] = scipy.linalg.solve_triangular(triangle, y[i, :k], lower=True, trans="T")
-            n_iter[some][i] = k
     return codes, n_iter
 
 
