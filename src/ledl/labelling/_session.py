@@ -453,14 +453,11 @@ class Session:
         is_check[list(self.drawn)] = True
         return is_check & (self.rank < self.rank[self._is_open].min(initial=self.n))
 
-    def _due(self) -> Array:
-        """Say for each image whether it is open and comes before a check that has an answer."""
-        answered = [i for i in self.drawn if not self._is_open[i]]
-        return self._is_open & (self.rank < self.rank[answered].max(initial=-1))
-
     def forget_curve(self, joined: Iterable[int]) -> None:
         """Begin another curve if images that have joined must be checked: the old one is of those before."""
-        if self._due()[[self.place[key] for key in joined]].any():
+        is_open = self._is_open
+        last = max((self.rank[i] for i in self.drawn if not is_open[i]), default=-1)
+        if any(is_open[i] and self.rank[i] < last for i in map(self.place.__getitem__, joined)):
             self.store.forget_curve()
             self.curve, self.estimate = [], None
 
