@@ -610,24 +610,41 @@ def fit_folder(
         raise unreadable(list(skipped.values()), len(everything))
     usable = [file for file, row in zip(files, X, strict=False) if not np.isnan(row).any()]
     contents = contents_of(usable, max_pixels, thumbnails=thumbnails)
-    known = dict(zip(files, np.eye(len(names))[target], strict=True))  # the labels as probabilities
-    classes_of: dict[str, set[int]] = {}
-    for file in usable:
-        classes_of.setdefault(contents[file][0], set()).add(int(known[file].argmax()))
-    for image, file in [*same.items()]:
+    labels_of = dict(zip(files, names[target].tolist(), strict=True))
+    copies = copies_with_labels(same, labels_of, contents, names.tolist(), skipped)
+    trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
+    trained = trained._replace(n_added=listing.n_added, copies=copies)
+    return complete(trained, folder, contents, per_class=per_class)
+
+
+def copies_with_labels(
+    same: Mapping[str, str],
+    labels: Mapping[str, str],
+    contents: Mapping[str, tuple[str, Array | None]],
+    classes: Sequence[str],
+    skipped: dict[str, str],
+) -> tuple[Prediction, ...]:
+    """Return the unlabelled images that are labelled ones, or equal to them, with the labels of these.
+
+    `same` has the labelled image of each. If that cannot be read, its copy is added to `skipped`. Raise
+    ImageError if equal images have different labels.
+    """
+    by_content: dict[str, set[str]] = {}
+    for file, (content, _) in contents.items():
+        by_content.setdefault(content, set()).add(labels[file])
+    found = []
+    for image, file in same.items():
         if file not in contents:
-            reason = skipped[shown(file)]
-            skipped[shown(image)] = reason.replace(shown(file), shown(image))
-            del same[image]
-        elif len(classes_of[contents[file][0]]) > 1:
+            skipped[shown(image)] = skipped[shown(file)].replace(shown(file), shown(image))
+        elif len(by_content[contents[file][0]]) > 1:
             raise ImageError(
                 f"{shown(image)} is equal to labelled images with different labels, such as {shown(file)}. "
                 "Correct the labels, or remove these images."
             )
-    trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
-    copies = tuple(best_first(image, names.tolist(), known[file]) for image, file in same.items())
-    trained = trained._replace(n_added=listing.n_added, copies=copies)
-    return complete(trained, folder, contents, per_class=per_class)
+        else:
+            sure = np.array([name == labels[file] for name in classes], dtype=np.float64)
+            found.append(best_first(image, classes, sure))
+    return tuple(found)
 
 
 def contents_of(
