@@ -33,18 +33,9 @@ from sklearn.preprocessing import normalize
 from ledl import LEDLClassifier, LEDLClassifierCV
 from ledl.datasets import few_shot_splits, load
 from ledl.dictionary import log_odds
-from ledl.model_selection import (
-    ALPHAS,
-    ROUGH_ITERATIONS,
-    ROUGH_TOL,
-    RULES,
-    Fold,
-    choose,
-    choose_several,
-    judge,
-    log_losses,
-    verdict,
-)
+from ledl.model_selection._batched_search import Fold, judge
+from ledl.model_selection._choice import choose, choose_several, log_losses, verdict
+from ledl.model_selection._ledl_cv import ALPHAS, ROUGH_ITERATIONS, ROUGH_TOL, RULES
 
 DATASETS = ["digits", "usps", "ucmerced", "aid", "yaleb"]
 N_FOLDS = 5

@@ -19,8 +19,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier
-from ledl import model_selection as selection
 from ledl.datasets import few_shot_splits, load
+from ledl.model_selection import _batched_search as selection
 
 
 def powers(*exponents):

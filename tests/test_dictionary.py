@@ -220,7 +220,7 @@ def test_a_search_over_rules_trains_once(digits, monkeypatch):
         problems.append(len(start.M))
         return solve(blocks, start, **options)
 
-    monkeypatch.setattr("ledl.model_selection.solve", counted)
+    monkeypatch.setattr("ledl.model_selection._batched_search.solve", counted)
     grid = {"rule": RULES, "transform_alpha": [None, 0.1], "ridge_alpha": [0.1, 1.0]}
     model = LEDLClassifier(max_iter=3, tol=0, random_state=0)
     X, y = digits[0][:22], digits[1][:22]

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers.digits import few_digits
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
-from ledl import model_selection as selection
 from ledl.datasets import few_shot_splits, load
+from ledl.model_selection import _batched_search as selection
 
 GRIDS = [
     (

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from helpers.digits import few_digits
 from helpers.processes import process
 from ledl import BatchedSearchCV, CRCClassifier, LEDLClassifier, SRCClassifier, parallel
-from ledl import model_selection as selection
+from ledl.model_selection import _batched_search as selection
 from ledl.parallel import run_tasks
 
 SEARCHES = [

@@ -11,7 +11,6 @@ ELSEWHERE = {
     "__main__.py": "cli/test_console.py",  # all that it does is to start the command line
     "estimators/_base.py": "contract",  # shared by all classifiers, and tested on all of them
     "methods.py": "experiments/test_cells.py",
-    "model_selection.py": "model_selection",  # one module, three subjects
 }
 # Modules that only say what others do.
 FACADES = {"__init__.py", "features.py"}
