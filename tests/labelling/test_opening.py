@@ -63,6 +63,15 @@ def test_features_are_refused_before_anything_is_written(folder, open_folder):
     assert sorted(folder.rglob("*")) == before
 
 
+def test_options_that_are_left_out_are_as_they_were_the_last_time(folder, open_folder):
+    usual = open_folder(folder).extractor.max_pixels
+    assert open_folder(folder, max_pixels=50, size=8).extractor.max_pixels == 50
+    again = open_folder(folder).extractor
+    assert (again.max_pixels, again.size) == (50, 8)
+    again = open_folder(folder, max_pixels=usual).extractor
+    assert (again.max_pixels, again.size) == (usual, 8)
+
+
 def test_features_that_cannot_be_made_are_not_kept(folder, open_folder, tmp_path):
     assert open_folder(folder, size=8).extractor.size == 8
     (tmp_path / "net.onnx").write_bytes(b"no network")

@@ -116,12 +116,10 @@ def label(
             if error.name not in ("starlette", "uvicorn", "PIL"):
                 raise
             raise ImportError(f"The page needs {error.name}: pip install 'ledl[label]'.") from None
-        from ledl.images import MAX_PIXELS
-
         if not export and (sort_by is not None or unsure is not None):
             raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
 
-        options = Options(folder, labels, features, preprocessing, size, max_pixels or MAX_PIXELS, store)
+        options = Options(folder, labels, features, preprocessing, size, max_pixels, store)
         report = partial(say, console, style="dim")
         if export:
             inputs = [base / name for base in (Path(), folder) for name in labels or ()]

@@ -31,7 +31,7 @@ class Options:
     features: str | None = None
     preprocessing: str | None = None
     size: int | None = None
-    max_pixels: int = MAX_PIXELS
+    max_pixels: int | None = None
     store: Path | None = None
 
 
@@ -69,6 +69,8 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         check_folder(options.folder, inside, store, report)
         if is_writer:
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
+        if options.max_pixels is not None:
+            asked["max_pixels"] = str(options.max_pixels)
         if asked and is_writer:
             store.set(**asked)
         if extractor is None:
@@ -79,6 +81,7 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                 raise RefusedError(
                     f"The features of the last time cannot be made: {error} Choose others with --features."
                 ) from error
+        extractor.set_params(max_pixels=options.max_pixels or int(store.get("max_pixels", str(MAX_PIXELS))))
         before = {image.id for image in store.images() if not image.gone}
         images = store.sync(options.folder, inside) if is_writer else store.images()
         images = [image for image in images if not image.gone and image.path in inside]
@@ -209,4 +212,4 @@ def extractor_of(
     extractor = find_extractor(files, features, kept["preprocessing"] or None, size, None, report)
     if features != "auto":
         clone(extractor).fit()
-    return extractor.set_params(max_pixels=options.max_pixels)
+    return extractor
