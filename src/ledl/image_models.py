@@ -50,8 +50,10 @@ from ledl.images import (
     NetworkFeatures,
     PixelFeatures,
     Preprocessing,
+    content_if_readable,
     content_key,
     efficientnet_is_installed,
+    equal_files,
     height_and_width,
     load_image_folder,
     median_short_side,
@@ -691,25 +693,10 @@ def without_copies(images: Sequence[str], labelled: Sequence[str]) -> tuple[list
     That is the same file, or one of the same content.
     """
     places = {os.path.realpath(file): file for file in reversed(labelled)}
-    by_size: dict[int, list[str]] = {}
-    for file in labelled:
-        with suppress(OSError):  # decoding will report it
-            by_size.setdefault(os.path.getsize(file), []).append(file)
-    contents: dict[int, dict[str, str]] = {}  # of the labelled images of a size
-    found, same = [], dict[str, str]()
-    for image in images:
-        known = places.get(os.path.realpath(image))
-        with suppress(OSError, ImageError):  # decoding will report it
-            size = os.path.getsize(image)
-            if known is None and size in by_size:
-                if size not in contents:
-                    contents[size] = {content_key(file): file for file in reversed(by_size[size])}
-                known = contents[size].get(content_key(image))
-        if known is None:
-            found.append(image)
-        else:
-            same[image] = known
-    return found, same
+    same = {image: places[real] for image in images if (real := os.path.realpath(image)) in places}
+    others = [image for image in images if image not in same]
+    same |= {image: equal[0] for image, equal in equal_files(others, labelled).items()}
+    return [image for image in others if image not in same], same
 
 
 def fit_features(
@@ -1064,10 +1051,7 @@ def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple
     often as the content is in `known`. Images whose path ends with the name come first. An image with the name
     of a training image whose content is nowhere may be that image, changed since, or another one.
     """
-    contents = {}
-    for i, path in enumerate(paths):
-        with suppress(OSError, ImageError):  # decoding will report it
-            contents[i] = content_key(path, is_image=True)
+    contents = {i: key for i, path in enumerate(paths) if (key := content_if_readable(path))}
     left = Counter(content for _, content in known)
     names: dict[str, list[str]] = {}
     for name, content in known:

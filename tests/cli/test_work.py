@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import unicodedata
@@ -253,9 +254,29 @@ def test_a_sorted_folder_as_true_labels(folder, model, tmp_path):
     assert 0 < right <= 100
     assert "12 images have labels that the model does not know (none of these)" in done.stdout
     assert "'Unsure' is an answer of ledl predict, not a true label): 12" in done.stderr
-    done = run("predict", model, tmp_path / "sorted", "--labels", "folder", "--labels", "table.csv")
+
+
+def test_true_labels_of_folders_and_a_table_that_corrects_them(folder, tmp_path):
+    """The command that `ledl fit` prints in the end tests against the labels that it was given."""
+    photos = tmp_path / "-photos"
+    for name in ("null", "eins [1]", "zwei"):
+        shutil.copytree(folder / "known" / name, photos / name)
+    swapped = sorted((photos / "null").iterdir())[:6]
+    for image in swapped:
+        image.rename(photos / "zwei" / f"moved {image.name}")
+    rows = "".join(f"zwei/moved {image.name},null\n" for image in swapped)
+    (tmp_path / "t.csv").write_text("path,label\n" + rows)
+    words = ["--labels", "folder", "--labels", "t.csv", "--per-class", "6", *FAST]
+    done = run("fit", "./-photos", "-o", "./-m.ledl", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    command = shlex.split(done.stdout.split("Next: ")[1])
+    done = run(*command[1:], "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    truths = {Path(row["path"]).name: row["truth"] for row in json.loads(done.stdout)}
+    assert {truth for name, truth in truths.items() if name.startswith("moved")} == {"null"}
+    done = run("predict", "./-m.ledl", *[str(photos)] * 2, "--labels", "t.csv", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--labels is given twice" in done.stderr
+    assert "is a table for one folder, but there are 2 paths" in done.stderr
 
 
 def test_all_images_may_be_rejected(model, tmp_path):

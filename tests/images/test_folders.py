@@ -292,14 +292,9 @@ def test_images_without_labels(folder, tmp_path, monkeypatch):
     for name in ("cat", "dog"):
         shutil.move(folder / name, tmp_path / "photos" / name)
     monkeypatch.chdir(tmp_path)
-    for name in (
-        "photos/loose.png",
-        "photos/unsorted/a.png",
-        "more/cat/b.png",
-        "more/cat/c.png",
-        "more/.d.png",
-    ):
-        save(tmp_path / name)
+    names = "photos/loose.png photos/unsorted/a.png more/cat/b.png more/cat/c.png more/.d.png"
+    for k, name in enumerate(names.split()):
+        save(tmp_path / name, np.full((6, 8, 3), k, np.uint8))
     (tmp_path / "link").symlink_to(tmp_path / "more")
     (tmp_path / "empty").mkdir()
 

@@ -15,10 +15,10 @@ from ledl.features import ImageError
 
 @pytest.fixture
 def photos(tmp_path):
-    for name in ("a.png", "b.png", "sub/c.png", "Käse.png"):
+    for k, name in enumerate(("a.png", "b.png", "sub/c.png", "Käse.png")):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((6, 8, 3), 100, np.uint8)).save(path)
+        Image.fromarray(np.full((6, 8, 3), 100 + k, np.uint8)).save(path)
     return tmp_path / "photos"
 
 
@@ -79,6 +79,34 @@ def test_what_else_may_separate_cells_is_in_all_lines(separator, photos, tmp_pat
         quoted = [[f'"{cell}"' if separator in cell else cell for cell in row] for row in order]
         (tmp_path / "t.csv").write_text("\n".join(map(separator.join, quoted)))
         assert labels_of(photos, tmp_path / "t.csv") == {"a.png": "cat; big", "b;,.png": "dog; small"}
+
+
+@pytest.mark.parametrize("how", [shutil.copy, os.symlink])
+def test_a_table_corrects_copies_of_the_images_that_it_names(how, photos, tmp_path):
+    """Such as those that `ledl predict --sort-into` has made."""
+    for name in ("cat", "dog"):
+        (tmp_path / "sorted" / name).mkdir(parents=True)
+    how(photos / "a.png", tmp_path / "sorted" / "cat" / "a.png")
+    how(photos / "b.png", tmp_path / "sorted" / "dog" / "b.png")
+    table = tmp_path / "t.csv"
+    for label in ("dog", "", "none of these"):
+        table.write_text(f"path,label\nphotos/a.png,{label}\nphotos/sub/c.png,cat\n")
+        found = load_image_folder(tmp_path / "sorted", labels=["folder", table], decode=False)
+        names = [Path(file).name for file in found.filenames]
+        assert names == ["c.png", *["a.png"] * (label == "dog"), "b.png"]
+        assert [found.target_names[j] for j in found.target[1:]] == ["dog"] * len(names[1:])
+        assert [Path(file).name for file in found.unlabelled] == ["a.png"] * (label == "")
+        assert found.n_added == 1
+    # What it says of the copy itself counts more.
+    table.write_text("path,label\nsorted/cat/a.png,cat\nphotos/a.png,dog\n")
+    found = load_image_folder(tmp_path / "sorted", labels=["folder", table], decode=False)
+    assert found.target_names == ["cat", "dog"]
+    assert len(found.filenames) == 2
+
+
+def test_path_counts_more_than_other_names_of_its_column(photos, tmp_path):
+    (tmp_path / "t.csv").write_text("filename,path,label\na.png,b.png,cat\n")
+    assert labels_of(photos, tmp_path / "t.csv") == {"b.png": "cat"}
 
 
 def test_an_image_elsewhere_is_one_image_however_its_path_is_written(photos, tmp_path, monkeypatch):

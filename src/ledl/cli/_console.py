@@ -44,9 +44,10 @@ def visible(text: str) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return JSON in one line. Its text is escaped if some of it cannot be printed, and readable otherwise."""
+    """Return JSON in one line. It is readable if stdout takes UTF-8 and all can be printed, else escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if is_printable(text) else json.dumps(value, allow_nan=False)
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return text if is_utf8 and is_printable(text) else json.dumps(value, allow_nan=False)
 
 
 def as_options(text: str) -> str:

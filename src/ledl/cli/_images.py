@@ -125,6 +125,11 @@ def known_method(name: str) -> str:
     return name
 
 
+def as_argument(path: Path) -> str:
+    """Return a path as an argument of a command, which no one takes for an option."""
+    return os.path.join(".", path) if str(path).startswith("-") else str(path)
+
+
 def check_page(path: Path | None) -> None:
     """Raise an error if a page cannot be written to a path: now, not after the work."""
     if path is not None:
@@ -331,9 +336,9 @@ def fit(
             say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
         if page is not None:
             say(people, f"{'Page:':12s}{page.resolve()}")
-        known = "folder" if not labels or "folder" in labels else labels[0]
-        rest = [str(folder), "--labels", known] if per_class else ["NEW_IMAGES", "--page", "results.html"]
-        say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', str(out), *rest])}", style="dim")
+        words = [word for name in labels or ["folder"] for word in ("--labels", name)]
+        rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]
+        say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', as_argument(out), *rest])}", style="dim")
 
 
 def predict(
@@ -349,8 +354,8 @@ def predict(
             "--labels",
             metavar="folder|FILE.csv",
             help="True labels. [b]folder[/b]: the name of the class folder of each image. [b]FILE.csv[/b]: a "
-            "table of paths and labels, for one PATH that is a folder. Skips the training images of the model. "
-            "Prints accuracy and confusion matrix.",
+            "table of paths and labels, for one PATH that is a folder. Several as in [b]ledl fit[/b]. Skips "
+            "the training images of the model. Prints accuracy and confusion matrix.",
         ),
     ] = None,
     reject: Annotated[
@@ -418,18 +423,14 @@ def predict(
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):
-        labels = true_labels[0] if true_labels else None
-        if true_labels and len(true_labels) > 1:
-            raise ValueError(
-                "--labels is given twice, but true labels are from class folders or from one table."
-            )
-        if labels is None and (confusion is not None or mistakes):
+        labels = true_labels or []
+        if not labels and (confusion is not None or mistakes):
             raise ValueError("--confusion and --mistakes need the true labels. Add --labels.")
         if review is not None and mistakes:
             raise ValueError("--review prints the least sure images, --mistakes the wrong ones. Give one.")
         if sort_into is None and (sort_by is not None or unsure is not None):
             raise ValueError("--sort-by and --unsure are about sorted images. Add --sort-into FOLDER.")
-        tables = [base / labels for base in (Path(), *paths) if labels not in (None, "folder")]
+        tables = [base / name for base in (Path(), *paths) for name in labels if name != "folder"]
         check_outputs({"--confusion": confusion, "--page": page}, [model, *tables])
         check_page(page)
         from ledl.cli import _pages, _work
@@ -462,7 +463,7 @@ def predict(
                 form.value,
                 top=top,
                 widths=widths,
-                has_truth=labels is not None,
+                has_truth=bool(labels),
                 has_probability=has_probabilities(found),
                 has_p_value=reject is not None,
                 mistakes=mistakes,
@@ -472,7 +473,7 @@ def predict(
             say(console, f"Unreadable: {visible(reason)}", style="red")
         if results.unreadable:
             say(console, f"Could not be read: {len(results.unreadable)} of {len(files)} images.")
-        if labels is not None:
+        if labels:
             people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
             _work.show_judged(people, results.counts, classes, confusion, can_reject=reject is not None)
         if sorter is not None:
@@ -566,7 +567,7 @@ def datasets(
 
             n, side = _work.write_images(name, out)
             options = ["-o", "model.ledl", "--per-class", "5", "--size", str(side)]
-            then = shlex.join(["ledl", "fit", str(out), *options])
+            then = shlex.join(["ledl", "fit", as_argument(out), *options])
             say(console, f"Wrote {n} images to {visible(str(out))}. Next: {visible(then)}")
             return
         from ledl.datasets import available, data_folder

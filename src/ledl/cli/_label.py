@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ledl.cli._console import PipedConsole, errors_reported, say, visible, warnings_as_notes
-from ledl.cli._images import MaxPixels, check_outputs
+from ledl.cli._images import MaxPixels, as_argument, check_outputs
 
 # Printed at the end of the help.
 EXAMPLES = """
@@ -141,7 +141,9 @@ def label(
                 f"Ended. The labels are not in {place} any more: the folder was moved or deleted while the "
                 "page was open. Give its new place to go on."
             )
-        again = visible(shlex.join(["ledl", "label", str(folder), *(["--store", str(store)] if store else [])]))
+        again = visible(
+            shlex.join(["ledl", "label", as_argument(folder), *(["--store", str(store)] if store else [])])
+        )
         say(PipedConsole(), f"Ended. All answers are in {place}\nGo on:   {again}")
         say(PipedConsole(), f"Use it:  {again} --export labels.csv (or sorted/, model.ledl, summary.html)")
 

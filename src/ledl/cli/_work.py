@@ -76,7 +76,7 @@ class Results:
 
 
 def images_of(
-    console: Console, paths: list[Path], labels: str | None, found: ImageModel, sorter: Sorter | None = None
+    console: Console, paths: list[Path], labels: list[str], found: ImageModel, sorter: Sorter | None = None
 ) -> tuple[list[Path], list[str | None]]:
     """Return the images and their true labels.
 
@@ -91,10 +91,10 @@ def images_of(
             f"{len(gone)} of {len(paths)} paths are not there, such as {shown(gone[0])}. An earlier run may "
             f"have moved them: {shown(sorter.folder)} has images of these names. Leave them out."
         )
-    if labels is None:
+    if not labels:
         files, unused = image_files(paths)
         truths = [None] * len(files)
-    elif labels == "folder":
+    elif {*labels} == {"folder"}:
         files, truths, unused = _labels_of_folders(paths, [*map(str, found.parts.classifier.classes_)])
     elif len(paths) == 1:
         table = load_image_folder(paths[0], labels=labels, decode=False)
@@ -104,7 +104,8 @@ def images_of(
         unused = [*table.unused, *((Path(file), "no label in the table") for file in table.unlabelled)]
         notes = [note for note in table.notes if note != ADVICE]
     else:
-        raise ValueError(f"--labels {labels} is a table for one folder, but there are {len(paths)} paths.")
+        table_name = next(name for name in labels if name != "folder")
+        raise ValueError(f"--labels {table_name} is a table for one folder, but there are {len(paths)} paths.")
     once: dict[str, int] = {}  # each image once, where folders and files overlap
     for i, file in enumerate(files):
         once.setdefault(os.path.abspath(file), i)
@@ -130,7 +131,7 @@ def images_of(
         )
     if not files:
         raise ValueError("There are no images. Give image files, or folders with images.")
-    if labels is None:
+    if not labels:
         return files, truths
     known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:

@@ -112,9 +112,9 @@ def explain(estimator: Any, x: Any, *, against: Any = None, n_neighbors: int = 5
     if rival is not None and rival == found.ranking[0]:
         raise ValueError(
             f"against={against!r} is the class nearest to this sample, which was rejected because it is unlike "
-            "every class. Name another class, or leave against out."
+            "every class. Name another class, or leave it out."
             if found.rejected
-            else f"against={against!r} is the answer itself. Name another class, or leave against out."
+            else f"against={against!r} is the answer itself. Name another class, or leave it out."
         )
     return found
 

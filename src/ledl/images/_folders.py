@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from ledl.arrays import Array
-from ledl.images._reading import MAX_PIXELS, SUFFIXES, ImageError, Skipped, height_and_width, read_image, shown
+from ledl.images._reading import (
+    MAX_PIXELS,
+    SUFFIXES,
+    ImageError,
+    Skipped,
+    content_if_readable,
+    height_and_width,
+    read_image,
+    shown,
+)
 from ledl.images._tables import find_table, read_labels
 
 # What was found and is not used: a file or a folder, and the reason.
@@ -215,6 +225,34 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], Unused]:
     return found, unused
 
 
+def equal_files(
+    images: Iterable[str | os.PathLike[str]], files: Iterable[str | os.PathLike[str]]
+) -> dict[Any, list[Any]]:
+    """Return the files that have the content of an image, for each image of which there are some.
+
+    Only contents of files with the size of an image are read. What cannot be read is equal to nothing.
+    """
+    by_size: dict[int, list[Any]] = {}
+    for file in files:
+        with suppress(OSError):
+            by_size.setdefault(os.path.getsize(file), []).append(file)
+    contents: dict[int, dict[str | None, list[Any]]] = {}  # of the files of a size
+    found = {}
+    for image in images:
+        with suppress(OSError):
+            size = os.path.getsize(image)
+            if size not in by_size:
+                continue
+            if size not in contents:
+                contents[size] = {}
+                for file in by_size[size]:
+                    contents[size].setdefault(content_if_readable(file), []).append(file)
+            content = content_if_readable(image)
+            if content is not None and content in contents[size]:
+                found[image] = contents[size][content]
+    return found
+
+
 def unused_lines(unused: Unused) -> list[str]:
     """Return one line of text for each reason: the reason, the number of files, and some of their names."""
     by_reason: dict[str, list[str]] = {}
@@ -337,9 +375,16 @@ def _add_tables(
     given: dict[Path, str] = {}
     for table in tables:
         given |= read_labels(root, table, anywhere=has_folders)
+    # What a table says of a copy of an image, such as one that was sorted, it says of the image.
+    named = {*given}
+    copies = equal_files([image for image in given if image not in by_file], by_file) if has_folders else {}
+    for image, same in copies.items():
+        given |= dict.fromkeys((file for file in same if file not in named), given[image])
     said = " and ".join(map(shown, tables))
     n_new = n_other = 0
     for image, label in given.items():
+        if image in copies:
+            continue
         old = by_file.pop(image, "")
         if is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))
@@ -349,7 +394,7 @@ def _add_tables(
             n_other += bool(label and old) and old != label
     labelled = {image: label for image, label in by_file.items() if label}
     if not labelled:
-        raise ImageError(f"{said} has no labels: all {len(given)} images in it are unlabelled.")
+        raise ImageError(f"{said} has no labels: all {len(given)} images in it are unlabelled, or of no class.")
     classes = sorted(set(labelled.values()))
     check_names(dict.fromkeys(classes, said))
     if has_folders:

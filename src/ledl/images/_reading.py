@@ -89,8 +89,8 @@ def _why_unknown(path: Source) -> str:
         start = file.read(12)
     if not start:
         return "is empty: it has no bytes. Replace or remove the file."
-    for brands, remedy in OPTIONAL.values():
-        if start[4:8] == b"ftyp" and start[8:12] in brands:
+    for form, (brands, remedy) in OPTIONAL.items():
+        if start[4:8] == b"ftyp" and start[8:12] in brands and form not in pillow().Image.OPEN:
             return f"cannot be read here. {remedy}"
     return f"is not an image, or its format is not supported. Supported: {', '.join([*FORMATS, *OPTIONAL])}."
 
@@ -273,6 +273,13 @@ def content_key(source: Source, *, is_image: bool = False) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     image = read_image(source, "RGB")  # as the network sees it: with palette and orientation applied
     return hashlib.sha256(f"RGB {image.size}".encode() + image.tobytes()).hexdigest()
+
+
+def content_if_readable(path: str | os.PathLike[str]) -> str | None:
+    """Return the sha256 of an image file, or None if it cannot be read, which decoding will report."""
+    with suppress(OSError, ImageError):
+        return content_key(path, is_image=True)
+    return None
 
 
 def as_sources(X: Any) -> list[Source]:

@@ -15,7 +15,7 @@ from ledl.files import read_regular
 from ledl.images._reading import ImageError, shown
 
 # Names of the columns; the first that is there counts.
-PATHS, LABELS = ("filename", "path"), ("label",)
+PATHS, LABELS = ("path", "filename"), ("label",)
 # The first line of some tables of Excel, whatever ends it.
 SEPARATOR = re.compile(r'"?sep=([,;\t|])"?[^\S\r\n]*(?![^\r\n])', re.IGNORECASE)
 LONGEST_LABEL = 255  # characters, as for names of folders

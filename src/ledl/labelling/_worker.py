@@ -19,7 +19,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.image_models import describe, extract
-from ledl.images import ImageError, content_key, shown
+from ledl.images import content_if_readable, shown
 from ledl.labelling._store import FeatureRows, Image
 
 # Newer labels come before an estimate, unless the last one is this old.
@@ -198,7 +198,7 @@ def make_features(task: Task, send: Callable[[Any], None]) -> tuple[list[int], F
     send(("progress", 0, len(task.images), "getting ready"))
     extractor = task.extractor.fit()
     store = FeatureRows(task.place, recipe_of(extractor))
-    known = store.known(task.images, lambda image: _content(task.folder / image.path))
+    known = store.known(task.images, lambda image: content_if_readable(task.folder / image.path))
     new = [image for image in task.images if image.id not in known]
     done, total, what = len(known), len(task.images), describe(extractor)
     send(("progress", done, total, what))
@@ -206,7 +206,7 @@ def make_features(task: Task, send: Callable[[Any], None]) -> tuple[list[int], F
     for chunk, rows, reasons in extract(extractor, paths) if paths else ():
         good = ~np.isnan(rows).any(axis=1)
         images = [image for image, is_good in zip(new[chunk], good, strict=True) if is_good]
-        contents = [_content(task.folder / image.path) for image in images]
+        contents = [content_if_readable(task.folder / image.path) for image in images]
         store.put(images, contents, rows[good])
         # At once: the person may stop here, and move the images.
         send(("contents", [(image.id, one) for image, one in zip(images, contents, strict=True) if one]))
@@ -230,12 +230,6 @@ def recipe_of(extractor: Any) -> str:
     for name in ("cache", "on_error", "progress", "batch_size", "max_pixels"):
         parts.pop(name, None)
     return f"{type(extractor).__name__} {sorted((name, str(value)) for name, value in parts.items())}"
-
-
-def _content(path: Path) -> str | None:
-    with suppress(OSError, ImageError):
-        return content_key(path, is_image=True)
-    return None
 
 
 def teach(X: Array, inbox: Inbox, send: Callable[[Any], None]) -> None:

@@ -219,8 +219,8 @@ class MappedBlocks(Blocks):
                 if needed > free:
                     raise OSError(message)
                 with tempfile.TemporaryFile() as file:  # without a name: nothing is left of a killed process
-                    file.truncate(n_bytes)
                     try:
+                        file.truncate(n_bytes)
                         if hasattr(os, "posix_fallocate"):
                             os.posix_fallocate(file.fileno(), 0, n_bytes)
                     except OSError as error:

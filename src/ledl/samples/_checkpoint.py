@@ -110,6 +110,7 @@ class Checkpoint:
         try:
             file = open_regular(self._place)
         except FileNotFoundError:
+            remove_unfinished(self._place)  # it may be what fills the disk
             folder = self._place.parent
             needed = 2 * sum(map(n_bytes, self._shapes(self._n_coordinates).values()))
             free = shutil.disk_usage(folder).free
@@ -118,7 +119,6 @@ class Checkpoint:
                     f"A checkpoint and its successor need {needed / 1e6:,.1f} MB, but {folder} has "
                     f"{free / 1e6:,.1f} MB. Choose another folder, or use fewer atoms."
                 ) from None
-            remove_unfinished(self._place)
             return None
         with file:
             header = read_header(file)

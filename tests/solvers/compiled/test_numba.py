@@ -3,7 +3,11 @@
 The sweep, and the code step of LEDL, are compared in test_atoms.py and test_ledl.py.
 """
 
+import errno
+import os
+
 import array_api_strict
+import numba
 import numpy as np
 import pytest
 
@@ -20,6 +24,39 @@ def test_there_are_loops_for_numpy_and_not_for_any_library():
     assert compiled.find("update_block", np.zeros(1)) is not None
     assert compiled.find("update_block", array_api_strict.zeros(1)) is None
     assert compiled.find("nonesuch", np.zeros(1)) is None
+
+
+def twice(x):
+    return 2 * x
+
+
+def test_damaged_code_on_disk_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert loops.compiled()(twice)(1.5) == 3
+    for pattern in ("*.nbi", "*.nbc"):
+        for file in (files := list(tmp_path.rglob(pattern))):
+            file.write_bytes(b"")
+        assert files
+        again = loops.compiled()(twice)
+        assert again(1.5) == 3
+        assert not again.stats.cache_hits
+        whole = loops.compiled()(twice)
+        assert whole(1.5) == 3
+        assert whole.stats.cache_hits
+
+
+def test_a_full_disk_costs_only_time(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
+    assert loops.compiled()(twice)(1.5) == 3
+
+
+def test_loops_need_no_folder_that_can_be_written_to(monkeypatch):
+    monkeypatch.setattr("numba.core.caching.CompileResultCacheImpl._locator_classes", [])
+    assert loops.compiled()(twice)(1.5) == 3
 
 
 @pytest.mark.torch

@@ -11,15 +11,46 @@ y = L^-1 v: an atom that enters adds one row to L and one number to y, and one t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
 
 from ledl.arrays import Array
 
 # Sums may be reordered, so that they vectorise; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "nsz"}
+
+
+class ForgivingCache(FunctionCache):
+    """Compiled code on disk. A full disk or a damaged file costs the time to compile again, and no more."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # damage can raise anything
+            with suppress(OSError):
+                self.flush()  # so that the new code replaces it
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator: compile a function when it is first called, and keep the code if there is a place."""
+
+    def compile_later(function: Callable[..., Any]) -> Any:
+        loop = njit(nogil=True, **options)(function)
+        with suppress(OSError, RuntimeError):  # no folder can be written to
+            loop._cache = ForgivingCache(function)  # as cache=True does, with numba's own
+        return loop
+
+    return compile_later
 
 
 def update_block(
@@ -49,7 +80,7 @@ def update_block(
     return decrease
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _update_block(
     G: Array,
     S: Array,
@@ -74,7 +105,7 @@ def _update_block(
                 )
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _update_part(numerator: Array, g: float, m: Array, change: Array, radius: float, floor: float) -> float:
     """Set m to numerator + g m, scaled to its radius; return <numerator + g m, change of m>."""
     square = along_old = 0.0
@@ -93,7 +124,7 @@ def _update_part(numerator: Array, g: float, m: Array, change: Array, radius: fl
     return radius * norm - along_old  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, inline="always")
 def _subtract_earlier(row: Array, g: Array, D: Array) -> None:
     """Subtract g D from `row`, four rows of D in a pass, to save loads of `row`."""
     p = 0
@@ -124,7 +155,7 @@ def shrink(
     return Z, L, scalars
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _shrink(C: Array, Z: Array, L: Array, epsilon: Array, rho: Array, theta: float, scalars: Array) -> None:
     for p in range(len(C)):
         inverse, threshold = 1 / rho[p], epsilon[p] / rho[p]
@@ -157,7 +188,7 @@ def pull(products: Array, Z: Array, L: Array, rho: Array, label_rows: Array, lab
     return products
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _pull(products: Array, Z: Array, L: Array, rho: Array, rows: Array, own: Array) -> None:
     for p in range(len(Z)):
         for i in range(Z.shape[1]):
@@ -178,7 +209,7 @@ def reflect(
     return v, product
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _reflect(v: Array, product: Array, ridge: Array, lower: Array, upper: Array, relaxation: float) -> None:
     for p in range(len(v)):
         lowest, limit = lower[p], upper[p]
@@ -190,7 +221,7 @@ def _reflect(v: Array, product: Array, ridge: Array, lower: Array, upper: Array,
             v[p, i], product[p, i] = new, s + s - new
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def keep_better_codes(codes: Array, T: Array, M: Array, S: Array, E: Array) -> None:
     """Replace codes as `ledl.solvers.ksvd.keep_better_codes_plain` does, with only the non-zeros of codes."""
     n, K = codes.shape
@@ -214,7 +245,7 @@ def keep_better_codes(codes: Array, T: Array, M: Array, S: Array, E: Array) -> N
             S[i] = code
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def update_used_atoms(M: Array, S: Array, E: Array, users: Array, starts: Array) -> None:
     """Update atoms as `ledl.solvers.ksvd.update_used_atoms_plain` does, without copies of residuals."""
     K, q = M.shape
@@ -256,7 +287,7 @@ def update_used_atoms(M: Array, S: Array, E: Array, users: Array, starts: Array)
 
 
 # Only functions that Python calls are cached on disk: they contain the functions that they call.
-entry = njit(cache=True, nogil=True, fastmath=FAST)
+entry = compiled(fastmath=FAST)
 called = njit(nogil=True, fastmath=FAST)
 # A call with this many arrays costs as much as computing a sparse code.
 inlined = njit(nogil=True, fastmath=FAST, inline="always")
@@ -640,7 +671,7 @@ def nearest(products: Array, squares: Array, k: int, first: int) -> tuple[Array,
     return index, found
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _nearest(products: Array, squares: Array, first: int, index: Array, found: Array) -> None:
     m, n = products.shape
     k = index.shape[1]
