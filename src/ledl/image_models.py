@@ -62,7 +62,14 @@ from ledl.images import (
     unused_lines,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval, default_folds
+from ledl.model_selection import (
+    BATCHED,
+    BatchedSearchCV,
+    LEDLClassifierCV,
+    cv_interval,
+    default_folds,
+    distinct_samples,
+)
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, least_share, parts_of
 from ledl.semi_supervised import SemiSupervisedClassifier
@@ -719,7 +726,8 @@ def fit_features(
     X, y = X[is_good], labels[is_good[: len(labels)]]
     kept = [everything[i] for i in np.flatnonzero(is_good).tolist()]
     used, others = kept[: len(y)], kept[len(y) :]
-    classes, counts = np.unique(y, return_counts=True)
+    distinct, _ = distinct_samples(X[: len(y)], y)  # copies are left out, or hidden, together
+    classes, counts = np.unique(y[distinct], return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())
     if lost:
         reason = next(iter(skipped.values()), "The features of the network are NaN.")
@@ -822,7 +830,7 @@ class Tested(NamedTuple):
 def fit_all(model: Any, X: Array, y: Array) -> Tested:
     """Fit a model on labelled images, and test it in cross-validation if a class has several."""
     answers, is_search = np.full(len(y), "", dtype=object), isinstance(model, LEDLClassifierCV)
-    if len(np.unique(y)) == len(y):
+    if len(np.unique(y)) == len(distinct_samples(X, y)[0]):
         return Tested(model.fit(X, y), answers)
     sure, folds = None, judging_folds(5, X, y)
     if isinstance(model, DictionaryClassifier):
@@ -929,15 +937,17 @@ def same_contents(record: Record) -> list[str]:
 
 
 def training_notes(trained: ImageModel) -> list[str]:
-    """Return what makes the accuracy of a trained model too high, or too low."""
+    """Return what to know about the training images: copies, and what makes the accuracy too high or low."""
     record = trained.record
     n_near = len({name for pair in record.near_copies for name in pair})
     notes = same_contents(record)
     if notes:
         # Copies with other labels contradict each other, and do not make the accuracy too high.
         n_same = len(record.sha256) - len({*zip(record.sha256, record.labels, strict=True)})
-        so = "They count once." if trained.answers else "The accuracy is too high."
-        copies = f"Copies of other training images with the same label: {n_same}. {so}"
+        copies = (
+            f"Copies of other training images with the same label: {n_same}. No model is tested with an image "
+            "that it knows a copy of."
+        )
         notes = notes[:10] + [copies] * (n_same > 0)
     elif n_near >= MANY_NEAR * len(record.files):
         example = " and ".join(record.near_copies[0])

@@ -133,7 +133,7 @@ def test_the_size_of_batches_changes_nothing(batch, n_jobs, digits, monkeypatch)
 def test_scoring(scoring, digits):
     X, y, *_ = digits
     if scoring == "neg_log_loss":  # needs probabilities, which nobody here has
-        with pytest.raises(AttributeError, match="predict_proba"):
+        with pytest.raises(ValueError, match=r"needs probabilities, which SRCClassifier.*LEDLClassifierCV"):
             BatchedSearchCV(SRCClassifier(), {"alpha": [0.1]}, scoring=scoring, cv=3).fit(X, y)
         return
     searches = [

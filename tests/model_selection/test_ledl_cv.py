@@ -416,6 +416,15 @@ def test_a_class_of_one_sample_is_learnt(digits):
     assert model.predict(X[rows[-1:]]) == 3
 
 
+def test_copies_tell_nothing_new(digits):
+    """They are left out together with their samples: each twice is no better than each once."""
+    X, y = digits[:2]
+    once, twice = (LEDLClassifierCV(**SMALL).fit(np.tile(X, (n, 1)), np.tile(y, n)) for n in (1, 2))
+    assert abs(once.expected_accuracy_ - twice.expected_accuracy_) < 0.03  # 1.0 if copies are known
+    widths = [np.diff(model.expected_accuracy_interval_) for model in (once, twice)]
+    assert_allclose(*widths, atol=0.02)
+
+
 def test_folds_may_be_given(digits):
     X, y = digits[:2]
     number = LEDLClassifierCV(cv=3, **SMALL).fit(X, y)
@@ -599,7 +608,8 @@ def test_dask_arrays_are_predicted_lazily(digits, fitted):
     da = pytest.importorskip("dask.array")
     X_test = digits[2][:50]
     lazy = da.from_array(X_test, chunks=(20, -1))
-    assert_allclose(fitted.predict_proba(lazy).compute(), fitted.predict_proba(X_test), rtol=1e-9)
+    for method in ("predict_proba", "predict_log_proba"):
+        assert_allclose(getattr(fitted, method)(lazy).compute(), getattr(fitted, method)(X_test), rtol=1e-9)
     assert_array_equal(fitted.predict(lazy).compute(), fitted.predict(X_test))
     for one in for_chunks(fitted, lazy)._others:  # workers get nothing that predictions do not need
         assert one._dictionary.samples is None
