@@ -436,6 +436,17 @@ def test_near_copies_are_pairs_of_nearly_equal_features(rng):
     X[5] = X[1] + 0.05 * rng.random(300)  # the next frame of a film
     X[19] = 3 * X[2]  # a brighter copy, even of another class
     assert image_models.near_copies(X, y) == [(1, 5), (2, 19)]
+    X[[0, 3]] = X[1]  # exact copies do not hide others, and are no pairs
+    assert image_models.near_copies(X, y) == [(0, 5), (2, 19)]
+    assert image_models.near_copies(np.tile(X[:2], (2, 1)), np.array([0, 0, 1, 1])) == []
+    assert image_models.near_copies(np.ones((4, 3)), np.array([0, 0, 1, 1])) == []
+
+
+def test_a_few_nearly_equal_images_make_no_figure_too_high():
+    record = Record(files=[f"{i}.png" for i in range(21)], near_copies=[["0.png", "1.png"]])
+    assert image_models.n_nearly_equal(record) == 0  # a tenth of all is many
+    record.near_copies.append(["2.png", "1.png"])
+    assert image_models.n_nearly_equal(record) == 3
 
 
 def test_the_frames_of_a_film_are_named_once_each(rng, monkeypatch):

@@ -15,6 +15,8 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         sys.exit(f"The command line needs {error.name}: pip install 'ledl[cli]'.")
+    except KeyboardInterrupt:  # commands handle their own
+        sys.exit(130)
     if sys.stdout is None:  # the shell has closed it
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # that of an old terminal may not know all letters

@@ -68,6 +68,7 @@ from ledl.model_selection import (
     LEDLClassifierCV,
     cv_interval,
     default_folds,
+    distinct_rows,
     distinct_samples,
 )
 from ledl.persistence import ModelFileError, read
@@ -363,9 +364,11 @@ def predict_files(
         watch(chunk.stop, len(paths))
 
 
-def best_first(path: str | os.PathLike[str], classes: Sequence[str], probabilities: Array) -> Prediction:
-    """Return the prediction of the most probable class."""
-    order = np.argsort(-probabilities, kind="stable")
+def best_first(
+    path: str | os.PathLike[str], classes: Sequence[str], probabilities: Array, top: int | None = None
+) -> Prediction:
+    """Return the prediction of the most probable class, with all classes or the `top` best ones."""
+    order = np.argsort(-probabilities, kind="stable")[:top]
     ranking = tuple((classes[j], float(probabilities[j])) for j in order)
     return Prediction(os.fspath(path), ranking[0][0], ranking, probability=ranking[0][1])
 
@@ -483,6 +486,8 @@ def facts(found: ImageModel) -> dict[str, str]:
         if chosen:
             names = " and ".join(chosen)
             described["accuracy"] += f"; a little too high, because {names} were chosen on the same images"
+        if n_near := n_nearly_equal(record):
+            described["accuracy"] += f"; too high if new images differ more: {n_near} of these are nearly equal"
     hits = [f"{label} {text}" for label, text in hits_of(record).items()]
     if hits:
         more = [f"and {len(hits) - MANY_CLASSES} more classes"] * (len(hits) > MANY_CLASSES)
@@ -767,7 +772,7 @@ def fit_features(
     pipeline = Pipeline([("features", extractor), ("classifier", tested.model)])
     names = [str(label) for label in classes]
     answers = [
-        best_first(path, names, row)
+        best_first(path, names, row, top=3)
         for path, row in zip(others, classifier.label_distributions_[len(y) :] if others else (), strict=True)
     ]
     return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers))
@@ -896,9 +901,11 @@ def only_one_class(name: str) -> ImageError:
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
     """Return training images that are nearly equal, such as frames of a film, by their features.
 
-    Each is in one pair at most that has it first, with the image that is nearest to it.
+    Each is in one pair at most that has it first, with the image nearest to it. Exact copies count once.
     """
-    units, n = normalize(X.astype(np.float64)), len(X)
+    distinct, _ = distinct_rows(X)
+    X, y, n = X[distinct], y[distinct], len(distinct)
+    units = normalize(X.astype(np.float64))
     y = np.unique(y, return_inverse=True)[1]  # numbers are compared much faster than names
     nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
     for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
@@ -906,8 +913,12 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
         distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
         nearest[rows], distance[rows] = distances.argmin(axis=1), distances.min(axis=1)
         to_others[rows] = np.where(y[rows, None] == y, np.inf, distances).min(axis=1)
-    near = np.flatnonzero(distance <= NEAR * np.median(to_others))
-    return sorted({(min(i, k), max(i, k)) for i, k in zip(near.tolist(), nearest[near].tolist(), strict=True)})
+    usual = np.median(to_others)
+    if np.isinf(usual):  # no images of several classes differ
+        return []
+    near = np.flatnonzero(distance <= NEAR * usual)
+    pairs = zip(distinct[near].tolist(), distinct[nearest[near]].tolist(), strict=True)
+    return sorted({(min(pair), max(pair)) for pair in pairs})
 
 
 def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
@@ -936,25 +947,30 @@ def same_contents(record: Record) -> list[str]:
     return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
 
 
+def n_nearly_equal(record: Record) -> int:
+    """Return the number of training images that are nearly equal to others, or 0 if they are a few."""
+    n = len({name for pair in record.near_copies for name in pair})
+    return n if n >= MANY_NEAR * len(record.files) else 0
+
+
 def training_notes(trained: ImageModel) -> list[str]:
     """Return what to know about the training images: copies, and what makes the accuracy too high or low."""
     record = trained.record
-    n_near = len({name for pair in record.near_copies for name in pair})
     notes = same_contents(record)
     if notes:
         # Copies with other labels contradict each other, and do not make the accuracy too high.
         n_same = len(record.sha256) - len({*zip(record.sha256, record.labels, strict=True)})
         copies = (
             f"Copies of other training images with the same label: {n_same}. No model is tested with an image "
-            "that it knows a copy of."
+            "that it knows an exact copy of."
         )
         notes = notes[:10] + [copies] * (n_same > 0)
-    elif n_near >= MANY_NEAR * len(record.files):
+    if n_near := n_nearly_equal(record):
         example = " and ".join(record.near_copies[0])
-        notes = [
+        notes.append(
             f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "
             "more, the accuracy is too high. Use images from different moments or places."
-        ]
+        )
     if trained.n_added:
         notes.append(
             "The accuracy counts the images that the table adds, too. If they were the least sure ones, "

@@ -174,6 +174,29 @@ def test_labels_that_look_wrong_are_on_a_page(folder, tmp_path):
     assert "none" in run("info", tmp_path / "m.ledl").stdout.split("Thumbnails:")[1].split()[0]
 
 
+def test_nearly_equal_training_images_promise_nothing(folder, tmp_path):
+    """Frames of a film know each other, also if one of them is there twice: pages and `ledl info` say so."""
+    for file in (folder / "known").glob("*/0[0-3].png"):
+        (tmp_path / "frames" / file.parent.name).mkdir(parents=True, exist_ok=True)
+        pixels = np.asarray(Image.open(file))
+        for k in range(3):
+            frame = np.where(np.arange(pixels.size).reshape(pixels.shape) == k, 9, pixels)
+            Image.fromarray(frame.astype(np.uint8)).save(
+                tmp_path / "frames" / file.parent.name / f"{k}{file.name}"
+            )
+    shutil.copy(tmp_path / "frames" / NAMES[0] / "000.png", tmp_path / "frames" / NAMES[0] / "copy.png")
+    done = run("fit", "frames", "-o", "m.ledl", *FAST, "--page", "fit.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Copies of other training images with the same label: 1." in done.stdout
+    assert "36 training images are nearly equal to others" in done.stdout
+    run("predict", "m.ledl", folder / "known", "--page", "predict.html", cwd=tmp_path)
+    for page in ("fit.html", "predict.html"):
+        text = Page(tmp_path / page).text
+        assert "New images may get fewer right: 36 of the training images are nearly equal" in text
+        assert "Expect the same" not in text
+    assert "36 of these are nearly equal" in run("info", tmp_path / "m.ledl").stdout.replace("\n", " ")
+
+
 def test_names_cannot_become_html(folder, tmp_path):
     for name, evil in zip(NAMES, EVIL, strict=True):
         place = tmp_path / "images" / evil

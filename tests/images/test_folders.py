@@ -358,14 +358,22 @@ def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
         os.path.relpath("new/2023/a.png", folder): "dog",
         os.path.relpath("new/c.png", folder): "cat",  # the last table counts
     }
-    (note,) = found.notes
+    note, lost = found.notes
     assert "Labels are from folders and from one.csv and " in note
     assert note.endswith("1 labels of folders changed, 3 images added.")
+    assert lost.startswith("1 images lose the label of their folder, because it is blank in one.csv and ")
     blank = [os.path.join("new", "b.png"), os.path.relpath(folder / "cat" / "1.bmp")]
     assert [os.path.relpath(path) for path in found.unlabelled] == blank
     assert not found.unused
     found = load_image_folder(folder, labels=["folder", "one.csv"], decode=False)
     assert found.notes[0].endswith("3 images added, with new classes: 'cow'.")
+    (tmp_path / "all.csv").write_text(
+        "path,label\n" + "".join(f"cat/{name},\n" for name in ("0.png", "1.bmp", "2.tif"))
+    )
+    found = load_image_folder(folder, labels=["folder", "all.csv"], decode=False)
+    assert found.target_names == ["dog"]
+    assert found.notes[1].startswith("3 images lose the label of their folder")
+    assert found.notes[2] == "No image has the label of these folders any more: 'cat'. They are no classes."
     (tmp_path / "one.csv").write_text("path,label\nnew/gone.png,dog\n")
     with pytest.raises(ImageError, match=r"line 2: there is no image 'new/gone.png'"):
         load_image_folder(folder, labels=["folder", "one.csv"], decode=False)

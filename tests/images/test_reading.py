@@ -1,6 +1,7 @@
 """Read images, good and bad, of many kinds."""
 
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -272,3 +273,6 @@ def test_the_shorter_side_of_images_is_read_from_their_headers(tmp_path, rng):
     assert median_short_side([tmp_path / "text.png"]) is None
     assert median_short_side([]) is None
     assert median_short_side([files[0]] * 98 + [files[2]] * 102, n=5) == 300  # spread over the list
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.png")
+        assert median_short_side([tmp_path / "pipe.png"]) is None  # without waiting for a writer

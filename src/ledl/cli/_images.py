@@ -73,7 +73,7 @@ ledl predict model.ledl photos --reject 0.05  [dim]# "none of these" for images 
 
 [b]Exit status[/b]
 
-0: success. 1: some images could not be read. 2: error, nothing was done.
+0: success. 1: some images could not be read. 2: error, nothing was done but what was printed before.
 """,
     "explain": """
 [b]Examples[/b]
@@ -315,11 +315,6 @@ def fit(
             )
         record, people, notes = trained.record, PipedConsole(), training_notes(trained)
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
-        if write_labels is not None:
-            labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
-            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
-        if page is not None:
-            write_atomically(page, _pages.training_page(trained, out, notes).encode())
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
@@ -327,6 +322,8 @@ def fit(
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         if write_labels is not None:
+            labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
+            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
             say(people, f"{'Labels:':12s}{write_labels} ({len(labelled)} images)")
         for line in notes:
             say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
@@ -335,6 +332,7 @@ def fit(
             sure = "" if record.cv_probabilities is None else f" ({100 * record.cv_probabilities[i, 0]:.0f} %)"
             say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
         if page is not None:
+            write_atomically(page, _pages.training_page(trained, out, notes).encode())
             say(people, f"{'Page:':12s}{page.resolve()}")
         words = [word for name in labels or ["folder"] for word in ("--labels", name)]
         rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]

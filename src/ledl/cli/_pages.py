@@ -22,6 +22,7 @@ from ledl.image_models import (
     doubtful_labels,
     facts,
     hits_of,
+    n_nearly_equal,
     thumbnail,
     with_interval,
 )
@@ -95,6 +96,7 @@ def results_page(found: ImageModel, results: Results, model: Path, classes: list
         n_classes=sum(by_answer[name] > 0 for name in classes),
         facts=facts(found),
         tested=tested(found.record),
+        n_near=n_nearly_equal(found.record),
         truth=truth,
         bars=[Bar(name, by_answer[name], hits.get(name, "")) for name in names],
         top=max(by_answer.values(), default=1),
@@ -127,6 +129,7 @@ def training_page(trained: ImageModel, model: Path, notes: list[str]) -> str:
         n_classes=len(counts),
         facts=facts(trained),
         tested=tested(record),
+        n_near=n_nearly_equal(record),
         truth="",
         bars=[Bar(name, n, hits.get(name, "")) for name, n in counts.items()],
         top=max(counts.values()),

@@ -381,7 +381,7 @@ def _add_tables(
     for image, same in copies.items():
         given |= dict.fromkeys((file for file in same if file not in named), given[image])
     said = " and ".join(map(shown, tables))
-    n_new = n_other = 0
+    n_new = n_other = n_blank = 0
     for image, label in given.items():
         if image in copies:
             continue
@@ -392,17 +392,23 @@ def _add_tables(
             by_file[image] = label
             n_new += bool(label and not old)
             n_other += bool(label and old) and old != label
+            n_blank += bool(old and not label)
     labelled = {image: label for image, label in by_file.items() if label}
     if not labelled:
         raise ImageError(f"{said} has no labels: all {len(given)} images in it are unlabelled, or of no class.")
     classes = sorted(set(labelled.values()))
     check_names(dict.fromkeys(classes, said))
     if has_folders:
-        new = "".join(f", {name!r}" for name in classes if name not in names)
+        new = ", ".join(repr(name) for name in classes if name not in names)
+        lost = ", ".join(repr(name) for name in sorted(names - {*classes}))
         notes.append(
             f"Labels are from folders and from {said}, which counts for images in both: {n_other} labels of "
-            f"folders changed, {n_new} images added{', with new classes: ' + new[2:] if new else ''}."
+            f"folders changed, {n_new} images added{', with new classes: ' * bool(new)}{new}."
         )
+        if n_blank:
+            notes.append(f"{n_blank} images lose the label of their folder, because it is blank in {said}.")
+        if lost:
+            notes.append(f"No image has the label of these folders any more: {lost}. They are no classes.")
     else:
         found, others = image_files([root])
         unused += others

@@ -247,6 +247,8 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     """
     sides = []
     for i in np.unique(np.linspace(0, len(paths) - 1, min(n, len(paths))).astype(int)):
+        if not os.path.isfile(paths[i]):  # it may be a pipe, which would be waited for
+            continue
         with suppress(Exception), _quiet_pillow(), Path(paths[i]).open("rb") as file:  # as in read_image
             sides.append(min(pillow().Image.open(file, formats=_formats()).size))
     return float(np.median(sides)) if sides else None

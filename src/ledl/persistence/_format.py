@@ -78,7 +78,7 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
         if array.dtype.kind == "U":
             letters = array.reshape(*array.shape, 1).astype(array.dtype.newbyteorder("<"), order="C")
             tensor, kind = letters.view("<u4"), TEXT
-        elif array.flags.f_contiguous and not array.flags.c_contiguous:
+        elif array.ndim > 1 and not array.flags.c_contiguous and abs(array.strides[0]) < abs(array.strides[-1]):
             # Products of numbers in another layout would be rounded differently.
             tensor, kind = array.T, TRANSPOSED
         tensors[f"{number}{kind}"] = tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
@@ -97,7 +97,8 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
     require(
         len(head) <= MAX_HEADER,
         f"Everything except the arrays would take {len(head):,} bytes, but {MAX_HEADER:,} is the limit. Put "
-        "long lists of numbers or strings in NumPy arrays.",
+        "long lists of numbers or strings in NumPy arrays. If labels have the type object, fit with "
+        "y.astype(str).",
     )
 
     def write(file: BinaryIO) -> None:
