@@ -63,7 +63,7 @@ def folds_of(name, seed):
     """The training set of a split in folds, one sample a class left out in each."""
     X, y = training_set(name, seed)
     parts = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(X, y)
-    return [Fold(X[fit], y[fit], X[out], y[out], fit, out) for fit, out in parts]
+    return [Fold(X[fit], y[fit], X[out], y[out], out) for fit, out in parts]
 
 
 # Selection.

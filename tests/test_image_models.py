@@ -65,7 +65,7 @@ def test_the_accuracy_of_chosen_settings_allows_for_the_choice(folder):
     low, high = (f"{100 * end:.0f}" for end in search.expected_accuracy_interval_)
     said = facts(trained)["accuracy"]
     assert f"(95 % interval: {low} to {high} %) in 5-fold cross-validation, corrected for the choice" in said
-    assert "too high" not in said
+    assert "a little too high" not in said
 
 
 def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):

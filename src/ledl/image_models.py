@@ -68,12 +68,10 @@ from ledl.model_selection import (
     LEDLClassifierCV,
     cv_interval,
     default_folds,
-    distinct_rows,
-    distinct_samples,
 )
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, least_share, parts_of
-from ledl.semi_supervised import SemiSupervisedClassifier
+from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows
 
 KIND = "ledl fit"  # marks the records of this module in model files
 # Most images, and most numbers in their features, in memory at a time.
@@ -199,6 +197,7 @@ class ImageModel(NamedTuple):
     answers: tuple[Prediction, ...] = ()  # only after training
     copies: tuple[Prediction, ...] = ()  # unlabelled images that are labelled ones, or equal to them, likewise
     n_added: int = 0  # training images that tables have added to those of class folders, only after training
+    doubles: tuple[tuple[str, str], ...] = ()  # labelled images that were left out, and those they equal
 
     @property
     def extractor(self) -> Any:  # an ImageTransformer
@@ -696,7 +695,8 @@ def complete(
         unlabelled=[relative_name(said.path, folder) for said in trained.answers],
         thumbnails=pictures or None,
     )
-    return trained._replace(record=record)
+    doubles = tuple((relative_name(a, folder), relative_name(b, folder)) for a, b in trained.doubles)
+    return trained._replace(record=record, doubles=doubles)
 
 
 def without_copies(images: Sequence[str], labelled: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -723,16 +723,22 @@ def fit_features(
 ) -> ImageModel:
     """Choose settings if asked for, and return the model fitted on features of images.
 
-    The first images have `labels`, the others have none. Rows of NaN are left out; `skipped` says why. The
-    record has the accuracy in cross-validation, and the paths of the images that could be read.
+    The first images have `labels`, the others have none. Rows of NaN are left out; `skipped` says why. An image
+    with the features and the label of another is left out, too: a test of the one by a model that knows the
+    other would tell nothing. The record has the accuracy in cross-validation, and the paths of the images used.
     """
     is_good = ~np.isnan(X).any(axis=1)
     has_others = len(everything) > len(labels)
     X, y = X[is_good], labels[is_good[: len(labels)]]
     kept = [everything[i] for i in np.flatnonzero(is_good).tolist()]
     used, others = kept[: len(y)], kept[len(y) :]
-    distinct, _ = distinct_samples(X[: len(y)], y)  # copies are left out, or hidden, together
-    classes, counts = np.unique(y[distinct], return_counts=True)
+    originals: dict[tuple[int, str], int] = {}
+    number = distinct_rows(X[: len(y)])[1].tolist()
+    copy_of = [originals.setdefault(pair, i) for i, pair in enumerate(zip(number, y.tolist(), strict=True))]
+    doubles = [(used[i], used[k]) for i, k in enumerate(copy_of) if i != k]
+    rows = list(originals.values())
+    X, y, used = np.concatenate([X[rows], X[len(y) :]]), y[rows], [used[i] for i in rows]
+    classes, counts = np.unique(y, return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())
     if lost:
         reason = next(iter(skipped.values()), "The features of the network are NaN.")
@@ -775,7 +781,7 @@ def fit_features(
         best_first(path, names, row, top=3)
         for path, row in zip(others, classifier.label_distributions_[len(y) :] if others else (), strict=True)
     ]
-    return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers))
+    return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers), doubles=tuple(doubles))
 
 
 def check_enough(method: str, y: Array, folds: list[tuple[Array, Array]]) -> None:
@@ -835,7 +841,7 @@ class Tested(NamedTuple):
 def fit_all(model: Any, X: Array, y: Array) -> Tested:
     """Fit a model on labelled images, and test it in cross-validation if a class has several."""
     answers, is_search = np.full(len(y), "", dtype=object), isinstance(model, LEDLClassifierCV)
-    if len(np.unique(y)) == len(distinct_samples(X, y)[0]):
+    if len(np.unique(y)) == len(y):
         return Tested(model.fit(X, y), answers)
     sure, folds = None, judging_folds(5, X, y)
     if isinstance(model, DictionaryClassifier):
@@ -931,8 +937,8 @@ def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
     )
 
 
-def same_contents(record: Record) -> list[str]:
-    """Return a line for each content that several training images have. Different labels contradict."""
+def contradictions(record: Record) -> list[str]:
+    """Return a line for each content that training images with different labels have."""
     of_content: dict[str, list[int]] = {}
     for i, content in enumerate(record.sha256):
         of_content.setdefault(content, []).append(i)
@@ -942,9 +948,7 @@ def same_contents(record: Record) -> list[str]:
         labels = dict.fromkeys(record.labels[i] for i in same)
         if len(labels) > 1:
             lines.append(f"Equal images, but different labels ({', '.join(labels)}), so one is wrong: {names}")
-        elif len(same) > 1:
-            lines.append(f"Equal images: {names}")
-    return sorted(lines, key=lambda line: line.startswith("Equal images:"))  # contradictions first
+    return lines
 
 
 def n_nearly_equal(record: Record) -> int:
@@ -956,15 +960,13 @@ def n_nearly_equal(record: Record) -> int:
 def training_notes(trained: ImageModel) -> list[str]:
     """Return what to know about the training images: copies, and what makes the accuracy too high or low."""
     record = trained.record
-    notes = same_contents(record)
-    if notes:
-        # Copies with other labels contradict each other, and do not make the accuracy too high.
-        n_same = len(record.sha256) - len({*zip(record.sha256, record.labels, strict=True)})
-        copies = (
-            f"Copies of other training images with the same label: {n_same}. No model is tested with an image "
-            "that it knows an exact copy of."
+    notes = contradictions(record)[:10]
+    if trained.doubles:
+        copy, original = trained.doubles[0]
+        notes.append(
+            f"Copies of other training images with the same label: {len(trained.doubles)}, such as {copy} of "
+            f"{original}. Each image counts once."
         )
-        notes = notes[:10] + [copies] * (n_same > 0)
     if n_near := n_nearly_equal(record):
         example = " and ".join(record.near_copies[0])
         notes.append(

@@ -26,10 +26,10 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from ledl.arrays import Array, as_array, float32_products, namespace, to_host
-from ledl.model_selection import default_folds, distinct_rows
+from ledl.model_selection import default_folds
 from ledl.parallel import map_in_threads, n_threads, one_blas_thread
 from ledl.questions import first_questions, most_useful, usefulness
-from ledl.semi_supervised import space_of
+from ledl.semi_supervised import distinct_rows, space_of
 from ledl.solvers.graph import (
     TINY,
     Gaussians,

@@ -11,9 +11,8 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from ledl.arrays import Array
-from ledl.model_selection import distinct_rows
 from ledl.parallel import n_threads, one_blas_thread
-from ledl.semi_supervised import SemiSupervisedClassifier
+from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows
 from ledl.solvers.graph import Graph
 
 # A sample that labels reach this much is believed by half. 1 is usual, see `SemiSupervisedClassifier.reach`.

@@ -45,13 +45,13 @@ from ledl.estimators import (
     view_of,
     with_callbacks,
 )
-from ledl.model_selection import LEDLClassifierCV, check_no_checkpoint, distinct_samples, with_copies
+from ledl.model_selection import LEDLClassifierCV, check_no_checkpoint
 from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
 
 TOO_FEW = (
-    "Every class has one sample only, beside copies. Each sample is judged by a model that has not seen it, so "
-    "some class needs two. Add a sample."
+    "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
+    "needs two. Add a sample."
 )
 NONE_HIDDEN = (
     "SemiSupervisedClassifier could hide no label, so no sample can be judged. It needs samples without a "
@@ -611,22 +611,18 @@ def weights_among(arrays: Mapping[str, Any]) -> Array | None:
 def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> list[tuple[Array, Array]]:
     """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
 
-    With a number of folds, a class with one sample is never left out, and a sample is left out together with
-    its copies. Samples of weight zero count for nothing.
+    With a number of folds, a class with one sample is never left out. Samples of weight zero count for nothing.
     """
     classes, numbers = np.unique(y, return_inverse=True)
     if isinstance(cv, Integral):
-        rows, copy_of = distinct_samples(X, y)
-        numbers = numbers[rows]
-        used = np.ones(len(rows), bool) if weights is None else np.bincount(copy_of, weights) > 0
+        used = np.ones(len(y), bool) if weights is None else weights > 0
         counts = np.bincount(numbers[used])
         several = np.flatnonzero((counts[numbers] > 1) & used)
         if not several.size:
             raise ValueError(TOO_FEW)
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
         tests = [several[test] for _, test in splitter.split(several, numbers[several])]
-        folds = with_copies([(np.setdiff1d(np.arange(len(rows)), test), test) for test in tests], copy_of)
-        return folds if weights is None else [(train, test[weights[test] > 0]) for train, test in folds]
+        return [(np.setdiff1d(np.arange(len(y)), test), test) for test in tests]
     folds = list(check_cv(cv, y, classifier=True).split(X, y))
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if (tested != 1).any():

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from hashlib import blake2b
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -55,7 +56,6 @@ from ledl.model_selection import (
     check_no_checkpoint,
     cv_interval,
     default_folds,
-    distinct_rows,
     expected_accuracy,
     log_losses,
 )
@@ -854,6 +854,14 @@ def check_partly_labelled(estimator: Any, X: Array, y: Array) -> tuple[Array, Ar
 def n_directions(n_samples: int, most: int) -> int:
     """Return in how many directions of the largest variance samples are compared: few if they are few."""
     return min(most, max(n_samples // 3, FEW_AXES))
+
+
+def distinct_rows(X: Array) -> tuple[Array, Array]:
+    """Return the rows of X that are no copies of earlier ones, and which of these each row of X equals."""
+    numbers: dict[bytes, int] = {}
+    X = np.ascontiguousarray(X)
+    copy_of = np.array([numbers.setdefault(blake2b(row, digest_size=16).digest(), len(numbers)) for row in X])
+    return np.unique(copy_of, return_index=True)[1], copy_of
 
 
 def labels_of_copies(y: Array, copy_of: Array, classes: Array) -> Array:

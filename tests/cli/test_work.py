@@ -274,6 +274,23 @@ def test_true_labels_of_folders_and_a_table_that_corrects_them(folder, tmp_path)
     assert done.returncode == 0, done.stderr
     truths = {Path(row["path"]).name: row["truth"] for row in json.loads(done.stdout)}
     assert {truth for name, truth in truths.items() if name.startswith("moved")} == {"null"}
+    (tmp_path / "deep").mkdir()
+    photos.rename(tmp_path / "deep" / "-photos")  # class folders count at any depth, as without a table
+    table = (tmp_path / "t.csv").read_text().replace("zwei/", "-photos/zwei/")
+    (tmp_path / "t.csv").write_text(f"{table}./m.png,null\n-photos/eins [1]/00.png,\n-photos/loose.png,zwei\n")
+    for place in ("m.png", "deep/-photos/loose.png"):
+        shutil.copy(folder / "known" / "null" / "00.png", tmp_path / place)
+        Image.open(tmp_path / place).rotate(90).save(tmp_path / place)
+    words = ["--labels", "folder", "--labels", "t.csv", "--sort-into", "sorted", "--sort-by", "move"]
+    done = run("predict", "./-m.ledl", "deep", *words, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = {Path(row["path"]).name: row["truth"] for row in json.loads(done.stdout)}
+    assert {truth for name, truth in found.items() if name.startswith("moved")} == {"null"}
+    assert "zwei" in {truth for name, truth in found.items() if name.startswith("loose")}
+    assert (tmp_path / "m.png").exists()  # a table cannot move what is elsewhere
+    assert "in a table, but not in deep): 1: m.png" in done.stderr
+    assert "no label in the table): 1:" in done.stderr
+    (tmp_path / "sorted").rename(tmp_path / "-photos")
     done = run("predict", "./-m.ledl", *[str(photos)] * 2, "--labels", "t.csv", cwd=tmp_path)
     assert done.returncode == 2
     assert "is a table for one folder, but there are 2 paths" in done.stderr

@@ -97,11 +97,20 @@ def test_a_table_corrects_copies_of_the_images_that_it_names(how, photos, tmp_pa
         assert [found.target_names[j] for j in found.target[1:]] == ["dog"] * len(names[1:])
         assert [Path(file).name for file in found.unlabelled] == ["a.png"] * (label == "")
         assert found.n_added == 1
-    # What it says of the copy itself counts more.
-    table.write_text("path,label\nsorted/cat/a.png,cat\nphotos/a.png,dog\n")
+    # A table that contradicts itself: both are used, and the contradiction is reported.
+    of_copy, of_image = "sorted/cat/a.png,cat\n", "photos/a.png,dog\n"
+    table.write_text(f"path,label\n{of_copy}{of_image}")
     found = load_image_folder(tmp_path / "sorted", labels=["folder", table], decode=False)
-    assert found.target_names == ["cat", "dog"]
-    assert len(found.filenames) == 2
+    labels = {file: found.target_names[j] for file, j in zip(found.filenames, found.target, strict=True)}
+    assert [labels[file] for file in sorted(labels) if Path(file).name == "a.png"] == ["dog", "cat"]
+    for first, second in ((of_copy, of_image), (of_image, of_copy)):  # of several tables the last one counts
+        table.write_text(f"path,label\n{first}")
+        (tmp_path / "second.csv").write_text(f"path,label\n{second}")
+        tables = ["folder", table, tmp_path / "second.csv"]
+        found = load_image_folder(tmp_path / "sorted", labels=tables, decode=False)
+        assert [Path(file).parent.name for file in found.filenames] == ["cat", "dog"]
+        labels = dict(zip(found.filenames, found.target, strict=True))
+        assert found.target_names[labels[str(tmp_path / "sorted" / "cat" / "a.png")]] == second.strip()[-3:]
 
 
 def test_path_counts_more_than_other_names_of_its_column(photos, tmp_path):

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import ledl
 from helpers.commands import run
@@ -65,6 +66,8 @@ def test_the_table_is_not_taken_for_images_of_another_folder(folder, tmp_path):
         shutil.rmtree(tmp_path / "second" / image)
         shutil.copytree(folder / other, tmp_path / "second" / image)
     shutil.copytree(folder, tmp_path / "first")
+    for file in (tmp_path / "second").glob("*/*.png"):
+        Image.fromarray(255 - np.asarray(Image.open(file))).save(file)
     done = run("label", "second", "--size", "8", "--export", "labels.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "./second/null/00.png,null,folder" in (tmp_path / "labels.csv").read_text()

@@ -416,15 +416,6 @@ def test_a_class_of_one_sample_is_learnt(digits):
     assert model.predict(X[rows[-1:]]) == 3
 
 
-def test_copies_tell_nothing_new(digits):
-    """They are left out together with their samples: each twice is no better than each once."""
-    X, y = digits[:2]
-    once, twice = (LEDLClassifierCV(**SMALL).fit(np.tile(X, (n, 1)), np.tile(y, n)) for n in (1, 2))
-    assert abs(once.expected_accuracy_ - twice.expected_accuracy_) < 0.03  # 1.0 if copies are known
-    widths = [np.diff(model.expected_accuracy_interval_) for model in (once, twice)]
-    assert_allclose(*widths, atol=0.02)
-
-
 def test_folds_may_be_given(digits):
     X, y = digits[:2]
     number = LEDLClassifierCV(cv=3, **SMALL).fit(X, y)

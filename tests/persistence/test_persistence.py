@@ -244,7 +244,8 @@ def test_files_of_earlier_versions_give_the_scores_that_they_gave(file):
     for method, expected in stored.info["outcomes"].items():
         found = getattr(stored.model, method)(stored.info["samples"])
         if expected.dtype.kind == "f":
-            assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+            tol = 1e-5 if "semi" in file.stem else 1e-10  # float32, whose sums differ between processors
+            assert_allclose(found, expected, rtol=tol, atol=tol)
         else:
             assert_array_equal(found, expected)
 

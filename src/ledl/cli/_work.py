@@ -34,7 +34,9 @@ from ledl.images import (
     UNSURE,
     Sorter,
     Unused,
+    find_table,
     image_files,
+    labels_of_tables,
     load_image_folder,
     pillow,
     shown,
@@ -84,6 +86,7 @@ def images_of(
     """
     truths: list[str | None]
     notes: list[str] = []
+    classes = [*map(str, found.parts.classifier.classes_)]
     moved = set() if sorter is None else sorter.moved_before()
     gone = [path for path in paths if path.name in moved and not path.exists()]
     if gone and sorter is not None:
@@ -95,17 +98,30 @@ def images_of(
         files, unused = image_files(paths)
         truths = [None] * len(files)
     elif {*labels} == {"folder"}:
-        files, truths, unused = _labels_of_folders(paths, [*map(str, found.parts.classifier.classes_)])
-    elif len(paths) == 1:
+        files, truths, unused = _labels_of_folders(paths, classes)
+    elif len(paths) > 1:
+        table_name = next(name for name in labels if name != "folder")
+        raise ValueError(f"--labels {table_name} is a table for one folder, but there are {len(paths)} paths.")
+    elif "folder" in labels:
+        files, truths, unused = _labels_of_folders(paths, classes)
+        truth_of = dict(zip(files, truths, strict=True))
+        tables = [find_table(paths[0], name) for name in labels if name != "folder"]
+        for image, label in labels_of_tables(paths[0], tables, files, anywhere=True).items():
+            if image not in truth_of and not image.is_relative_to(paths[0]):
+                unused.append((image, f"in a table, but not in {shown(paths[0])}"))
+            elif not label or simplified(label) == UNSURE:
+                unused.append((image, "no label in the table"))
+                truth_of.pop(image, None)
+            else:
+                truth_of[image] = class_named(label, [*classes, REJECTED]) or label
+        files, truths = [*truth_of], [*truth_of.values()]
+        unused = [(file, reason) for file, reason in unused if file not in truth_of]
+    else:
         table = load_image_folder(paths[0], labels=labels, decode=False)
-        classes = [*map(str, found.parts.classifier.classes_)]
         names = [class_named(name, classes) or name for name in table.target_names]
         files, truths = [Path(file) for file in table.filenames], [names[j] for j in table.target]
         unused = [*table.unused, *((Path(file), "no label in the table") for file in table.unlabelled)]
         notes = [note for note in table.notes if note != ADVICE]
-    else:
-        table_name = next(name for name in labels if name != "folder")
-        raise ValueError(f"--labels {table_name} is a table for one folder, but there are {len(paths)} paths.")
     once: dict[str, int] = {}  # each image once, where folders and files overlap
     for i, file in enumerate(files):
         once.setdefault(os.path.abspath(file), i)

@@ -253,6 +253,30 @@ def equal_files(
     return found
 
 
+def labels_of_tables(
+    root: Path, tables: Iterable[Path], files: Iterable[Path], *, anywhere: bool
+) -> dict[Path, str]:
+    """Return the labels of images in tables, "" if blank. The last table that speaks of an image counts.
+
+    If they may lie `anywhere`, a table that names a copy of `files` elsewhere, such as one that was sorted,
+    speaks of these; but not if it gives several labels to one content, so that both are used, and reported.
+    """
+    files, given = {*files}, dict[Path, str]()
+    for table in tables:
+        said = read_labels(root, table, anywhere=anywhere)
+        same = equal_files([image for image in said if image not in files], files) if anywhere else {}
+        labels: dict[Path, set[str]] = {}  # all that it says of the content of a file
+        for image, equal in same.items():
+            for file in equal:
+                labels.setdefault(file, set()).update({said[image], said.get(file, "")} - {""})
+        for image, equal in same.items():
+            if all(len(labels[file]) < 2 for file in equal):
+                del said[image]
+                said |= {file: next(iter(labels[file]), "") for file in equal}
+        given |= said
+    return given
+
+
 def unused_lines(unused: Unused) -> list[str]:
     """Return one line of text for each reason: the reason, the number of files, and some of their names."""
     by_reason: dict[str, list[str]] = {}
@@ -372,19 +396,10 @@ def _add_tables(
     The label is "" if it is blank in the table. Return the images that are of no class, by a table.
     """
     names = set(by_file.values())
-    given: dict[Path, str] = {}
-    for table in tables:
-        given |= read_labels(root, table, anywhere=has_folders)
-    # What a table says of a copy of an image, such as one that was sorted, it says of the image.
-    named = {*given}
-    copies = equal_files([image for image in given if image not in by_file], by_file) if has_folders else {}
-    for image, same in copies.items():
-        given |= dict.fromkeys((file for file in same if file not in named), given[image])
+    given = labels_of_tables(root, tables, by_file, anywhere=has_folders)
     said = " and ".join(map(shown, tables))
     n_new = n_other = n_blank = 0
     for image, label in given.items():
-        if image in copies:
-            continue
         old = by_file.pop(image, "")
         if is_answer(label):
             unused.append((image, f"{label!r} is an answer of ledl predict, not a class"))

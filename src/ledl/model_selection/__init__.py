@@ -11,12 +11,9 @@ from ledl.model_selection._choice import (
     best_factor,
     cv_interval,
     default_folds,
-    distinct_rows,
-    distinct_samples,
     expected_accuracy,
     log_losses,
     wilson_interval,
-    with_copies,
 )
 from ledl.model_selection._ledl_cv import LEDLClassifierCV
 
@@ -31,10 +28,7 @@ __all__ = [
     "check_no_checkpoint",
     "cv_interval",
     "default_folds",
-    "distinct_rows",
-    "distinct_samples",
     "expected_accuracy",
     "log_losses",
     "wilson_interval",
-    "with_copies",
 ]

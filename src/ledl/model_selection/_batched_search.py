@@ -79,13 +79,12 @@ Table: TypeAlias = list[list[Any]]
 
 
 class Fold(NamedTuple):
-    """Training samples and test samples of a fold, with their labels and their numbers."""
+    """Training samples and test samples of a fold, with their labels, and the numbers of the test samples."""
 
     X: Array
     y: Array
     X_test: Array
     y_test: Array
-    trained: Array
     tested: Array
     weights: Array | None = None  # of the training samples
 
@@ -397,7 +396,6 @@ def split(
     y = to_host(y) if is_torch(y) else y
     assert_all_finite(np.asarray(y), input_name="y")
     cv = check_cv(cv, y, classifier=True)
-    numbers = np.arange(len(y))  # a fold may be a mask
     weights = None if sample_weight is None else to_host(sample_weight)
     if weights is not None:
         check_consistent_length(X, weights)
@@ -407,14 +405,14 @@ def split(
         pairwise = estimator.__sklearn_tags__().input_tags.pairwise
         for train, test in cv.split(to_host(X), y, groups):
             columns, labels = train if pairwise else slice(None), np.asarray(y)
-            samples = X[train][:, columns], labels[train], X[test][:, columns], labels[test]
-            yield Fold(*samples, numbers[train], numbers[test], part(weights, train))
+            tested, own = np.arange(len(labels))[test], part(weights, train)  # a fold may be a mask
+            yield Fold(X[train][:, columns], labels[train], X[test][:, columns], labels[test], tested, own)
         return
     X, y, groups = indexable(X, y, groups)
     for train, test in cv.split(X, y, groups):
         X_train, y_train = _safe_split(estimator, X, y, train)
         X_test, y_test = _safe_split(estimator, X, y, test, train)
-        yield Fold(X_train, y_train, X_test, y_test, numbers[train], numbers[test], part(weights, train))
+        yield Fold(X_train, y_train, X_test, y_test, np.arange(len(y))[test], part(weights, train))
 
 
 def part(weights: Array | None, rows: Array) -> Array | None:

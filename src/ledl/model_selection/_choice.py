@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from hashlib import blake2b
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from ledl.arrays import Array, to_host
+from ledl.arrays import Array
 from ledl.dictionary import log_odds
 from ledl.model_selection._batched_search import Fold
 
@@ -96,34 +95,6 @@ def stand_in_folds(members: list[Array], n_alone: int, n_tested: int, n: int) ->
         tested = np.concatenate([own[1 : 1 + each] for own in some])
         folds.append((np.setdiff1d(np.arange(n), left_out), np.sort(tested)))
     return folds
-
-
-def distinct_rows(X: Array) -> tuple[Array, Array]:
-    """Return the rows of X that are no copies of earlier ones, and which of these each row of X equals."""
-    numbers: dict[bytes, int] = {}
-    X = np.ascontiguousarray(X)
-    copy_of = np.array([numbers.setdefault(blake2b(row, digest_size=16).digest(), len(numbers)) for row in X])
-    return np.unique(copy_of, return_index=True)[1], copy_of
-
-
-def distinct_samples(X: Array, y: Array) -> tuple[Array, Array]:
-    """Return samples that are no copies of earlier ones with the same label, and which of them each equals.
-
-    Samples that are no rows of numbers, such as names of files, are all distinct.
-    """
-    X = to_host(X) if hasattr(X, "shape") else None
-    if X is None or X.dtype.kind not in "biuf":
-        return np.arange(len(y)), np.arange(len(y))
-    _, copy_of = distinct_rows(X)
-    return distinct_rows(np.stack([copy_of, np.unique(y, return_inverse=True)[1]], axis=1))
-
-
-def with_copies(folds: list[tuple[Array, Array]], copy_of: Array) -> list[tuple[Array, Array]]:
-    """Return folds of all samples, given those of distinct ones: no model is tested on a copy that it knows."""
-    return [
-        (np.flatnonzero(np.isin(copy_of, train)), np.flatnonzero(np.isin(copy_of, test)))
-        for train, test in folds
-    ]
 
 
 def check_folds(folds: list[Fold], classes: Array) -> None:

@@ -47,11 +47,9 @@ from ledl.model_selection._choice import (
     choose_several,
     cv_interval,
     default_folds,
-    distinct_samples,
     expected_accuracy,
     n_effective,
     verdict,
-    with_copies,
 )
 from ledl.samples import floats_of, map_rows
 from ledl.subspace import scaled
@@ -407,12 +405,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         models = [clone(base).set_params(**candidate, **rough) for candidate in candidates]
         for model in models:
             model._validate_params()
-        # A sample and its copies are left out together, and count as one.
-        rows, copy_of = distinct_samples(X, y)
-        weights_of_distinct = None if sample_weight is None else np.bincount(copy_of, sample_weight)
-        cv = self.cv
-        if cv is None:
-            cv = with_copies(default_folds(y[rows], int(fold_seed), groups, weights_of_distinct), copy_of)
+        cv = default_folds(y, int(fold_seed), groups, sample_weight) if self.cv is None else self.cv
         folds: list[Fold] = []
         expected: float | None
         found: dict[str, Any] = {"params": candidates}
@@ -421,9 +414,9 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             taken, weights, best_factor_ = [index], np.ones(1), factor
             expected, interval = None, (0.0, 1.0)
             warnings.warn(
-                "Fewer than two classes have more than one sample (copies count once), so candidates cannot be "
-                f"tested on samples that are left out. The settings are {candidates[index]}, and probabilities "
-                "are not calibrated. Give two samples of each class.",
+                "Fewer than two classes have more than one sample, so candidates cannot be tested on samples "
+                f"that are left out. The settings are {candidates[index]}, and probabilities are not "
+                "calibrated. Give two samples of each class.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -469,12 +462,10 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             metric = "accuracy" if self.selection == "accuracy" else "neg_log_loss"
             score = float(found[f"mean_test_{metric}"][index])
             several = kinds, self.n_best, tested_labels
-            expected = expected_accuracy(verdicts, self.selection, copy_of[tested], int(fold_seed), several)
-            n_tested, *n_trained = (
-                n_effective(part(weights_of_distinct, rows), len(rows))
-                for rows in (np.unique(copy_of[own]) for own in (tested, *(fold.trained for fold in folds)))
-            )
-            interval = cv_interval(expected, n_tested, float(np.mean(n_trained)))
+            expected = expected_accuracy(verdicts, self.selection, tested, int(fold_seed), several)
+            n_trained = sum(n_effective(fold.weights, len(fold.y)) for fold in folds) / len(folds)
+            n_tested = n_effective(part(sample_weight, np.unique(tested)), len(np.unique(tested)))
+            interval = cv_interval(expected, n_tested, n_trained)
         started = time.perf_counter()
         estimators: list[Any] = []
         for k in taken:
