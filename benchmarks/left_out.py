@@ -145,7 +145,7 @@ def judged(name, seed, dtype, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("error", FitFailedWarning)
-        return folds, judge(models, CANDIDATES, folds)
+        return folds, judge(models, CANDIDATES, [folds] * len(models))
 
 
 @memory.cache

@@ -1,5 +1,6 @@
 """`LEDLClassifierCV`: what is tried, how it is judged, what is chosen."""
 
+import tracemalloc
 import warnings
 from copy import copy, deepcopy
 
@@ -71,11 +72,19 @@ def test_ratios_enter_with_their_logarithm_and_keep_their_order():
 # What is tried, and how it is judged.
 
 
-def test_candidates_are_judged_as_by_hand(digits, fitted):
+@pytest.mark.parametrize("wide", [False, True])
+def test_candidates_are_judged_as_by_hand(wide, digits, fitted):
+    """With fewer samples than features, the search works in coordinates of the features of each kernel."""
     X, y = digits[:2]
+    if wide:
+        X, y = np.concatenate([X, X**2], axis=1)[:90], y[:90]
+        fitted = clone(fitted).fit(X, y)
     folds = default_folds(y, fold_seed(0))
     assert fitted.n_splits_ == len(folds) == 5
-    for k in (0, 3, 5, 7):
+    candidates = fitted.cv_results_["params"]
+    tried = (0, 3, 5, 7, len(candidates) - 1)
+    assert {candidates[k]["kernel"] for k in tried} == {"linear", "hellinger", 0.25}
+    for k in tried:
         params = fitted.cv_results_["params"][k]
         F, labels, hits = [], [], []
         for i, (train, test) in enumerate(folds):
@@ -480,6 +489,16 @@ def test_float32_stays_float32(digits):
 
 
 # Together with other tools.
+
+
+def test_wide_samples_need_little_memory(rng):
+    X, y = rng.random((40, 20_000)), np.arange(40) % 4
+    small = LEDLClassifierCV(max_iter=2, tol=0, n_best=1, random_state=0).fit(X[:, :50], y)
+    tracemalloc.start()
+    clone(small).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * X.nbytes  # of three kernels and five folds, bases alone would be 12 times as large
 
 
 def test_in_a_pipeline_and_in_cross_validation(digits):

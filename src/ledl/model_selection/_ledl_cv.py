@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -52,7 +53,7 @@ from ledl.model_selection._choice import (
     verdict,
 )
 from ledl.samples import floats_of, map_rows
-from ledl.subspace import scaled
+from ledl.subspace import FeatureMap, find_subspace, scaled
 
 # Candidates are trained roughly, with a few iterations: their scores hardly change after these
 # (docs/accuracy.md). The codes of their test samples need no more than this gap. From so many samples on,
@@ -407,6 +408,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             model._validate_params()
         cv = default_folds(y, int(fold_seed), groups, sample_weight) if self.cv is None else self.cv
         folds: list[Fold] = []
+        folds_of: list[list[Fold]] = []  # of each candidate
         expected: float | None
         found: dict[str, Any] = {"params": candidates}
         if self.cv is None and not cv:
@@ -426,8 +428,19 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             if self.normalize and len(X) >= FLOAT32_SAMPLES and None not in powers:
                 # Powers of samples of norm 1, scaled to norm 1 again, are those of the samples themselves.
                 seen = namespace(X).astype(scaled(X), namespace(X).float32, copy=False)
-            folds = list(split(base, seen, y, cv, groups, sample_weight))
-            check_folds(folds, classes)
+            parts = list(check_cv(cv, y, classifier=True).split(to_host(seen), y, groups))
+            is_wide = seen.shape[0] < seen.shape[1]
+            made: dict[float | None, list[Fold]] = {}
+            for model, power in zip(models, powers, strict=True):
+                map_first = power if is_wide else None
+                if map_first not in made:
+                    samples = seen if map_first is None else coordinates_of(seen, map_first, self.normalize)
+                    made[map_first] = list(split(base, samples, y, parts, None, sample_weight))
+                    check_folds(made[map_first], classes)
+                if map_first is not None:
+                    model.kernel = "linear"
+                folds_of.append(made[map_first])
+            folds = folds_of[0]
         n_last = min(self.n_best, len({(one["kernel"], one["rule"]) for one in candidates})) if folds else 1
         tasks = Tasks(self, X, y, len(models) * len(folds) + n_last)
         if folds:
@@ -435,7 +448,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
             with warnings.catch_warnings():
                 # Only the chosen candidate must converge.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                judged = judge(models, candidates, folds, tasks)
+                judged = judge(models, candidates, folds_of, tasks)
             seconds = (time.perf_counter() - started) / (len(models) * len(folds))
             tested = np.concatenate([fold.tested for fold in folds])
             of_tested = part(sample_weight, tested)
@@ -605,6 +618,16 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
         found = self.predict_proba(X)
         xp = namespace(found)
         return xp.log(xp.clip(found, float(xp.finfo(found.dtype).tiny), None))
+
+
+def coordinates_of(X: Array, power: float, unit_norm: bool) -> Array:
+    """Return the features of fewer samples than features in coordinates of their span, (n, d) -> (n, n).
+
+    These have the same inner products, so candidates find the same atoms, codes and scores, up to rounding.
+    Folds of the features themselves would be 20 times as large as the samples.
+    """
+    features = FeatureMap(power, unit_norm)(X)
+    return find_subspace(namespace(X).asarray(X, copy=True) if features is X else features)[1]
 
 
 def learns_like(first: LEDLClassifier, second: LEDLClassifier) -> bool:
