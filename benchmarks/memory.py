@@ -1,4 +1,4 @@
-"""Peak memory of fit at the Caltech pyramid shape, in multiples of the data's size.
+"""Peak memory of fit at the Caltech pyramid shape, and of the searches, in multiples of the data's size.
 
     python benchmarks/memory.py
 
@@ -8,8 +8,9 @@ tracemalloc sees what NumPy and Python allocate after X and y are there.
 import tracemalloc
 
 import numpy as np
+from sklearn.model_selection import GridSearchCV
 
-from ledl import LEDLClassifier
+from ledl import BatchedSearchCV, LEDLClassifier, LEDLClassifierCV
 
 
 def main():
@@ -26,6 +27,19 @@ def main():
             f"fit(510 x 12288, K = 1020, init={init!r}): peak {peak / 1e6:.0f} MB, X {X.nbytes / 1e6:.0f} MB, "
             f"ratio {peak / X.nbytes:.2f}"
         )
+    X, y = rng.random((100, 50_000), dtype=np.float32), np.arange(100) % 10
+    plain = LEDLClassifier(max_iter=12, tol=0)
+    grid = {"kernel": ["linear", "hellinger", 0.25], "alpha": [2.0**-4, 2.0**-6]}
+    for search in (
+        LEDLClassifierCV(max_iter=12, tol=0),
+        BatchedSearchCV(plain, grid),
+        GridSearchCV(plain, grid),
+    ):
+        tracemalloc.start()
+        search.fit(X, y)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        print(f"{type(search).__name__}, 100 x 50000: ratio {peak / X.nbytes:.1f}")
 
 
 if __name__ == "__main__":
