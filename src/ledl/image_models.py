@@ -71,7 +71,7 @@ from ledl.model_selection import (
 )
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, least_share, parts_of
-from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows
+from ledl.semi_supervised import SemiSupervisedClassifier
 
 KIND = "ledl fit"  # marks the records of this module in model files
 # Most images, and most numbers in their features, in memory at a time.
@@ -91,6 +91,7 @@ WAYS = {
 # Training images are near-copies if their distance is at most this share of the usual distance to another
 # class. There is a warning if at least the second share of the images are near-copies.
 NEAR, MANY_NEAR = 0.4, 0.1
+SOME_DOUBLES = 5  # are named
 
 LARGEST_JSON = 2**20  # bytes of a preprocessing
 
@@ -197,7 +198,6 @@ class ImageModel(NamedTuple):
     answers: tuple[Prediction, ...] = ()  # only after training
     copies: tuple[Prediction, ...] = ()  # unlabelled images that are labelled ones, or equal to them, likewise
     n_added: int = 0  # training images that tables have added to those of class folders, only after training
-    doubles: tuple[tuple[str, str], ...] = ()  # labelled images that were left out, and those they equal
 
     @property
     def extractor(self) -> Any:  # an ImageTransformer
@@ -586,6 +586,19 @@ def fit_folder(
     files, target, names = listing.filenames, listing.target, np.asarray(listing.target_names)
     if len(names) < 2:
         raise only_one_class(names[0])
+    # A test of an image by a model that knows a copy of it would tell nothing.
+    doubles = doubles_of(files, target)
+    if doubles:
+        some = [
+            f"{relative_name(copy, folder)} of {relative_name(file, folder)}" for copy, file in doubles.items()
+        ]
+        more = ", ..." * (len(some) > SOME_DOUBLES)
+        report(
+            f"Copies of other images with the same label: {len(some)}, which are left out "
+            f"({', '.join(some[:SOME_DOUBLES])}{more})."
+        )
+        kept = [i for i, file in enumerate(files) if file not in doubles]
+        files, target = [files[i] for i in kept], target[kept]
     if per_class is not None:
         counts = np.bincount(target)
         if counts.min() < per_class:
@@ -628,6 +641,17 @@ def fit_folder(
     trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
     trained = trained._replace(n_added=listing.n_added, copies=copies)
     return complete(trained, folder, contents, per_class=per_class)
+
+
+def doubles_of(files: Sequence[str], target: Array) -> dict[str, str]:
+    """Return the images with the content of an earlier one of their class, and which one that is."""
+    class_of = dict(zip(files, target.tolist(), strict=True))
+    found = {}
+    for file, equal in equal_files(files, files).items():
+        first = next(other for other in equal if class_of[other] == class_of[file])
+        if first != file:
+            found[file] = first
+    return found
 
 
 def copies_with_labels(
@@ -695,8 +719,7 @@ def complete(
         unlabelled=[relative_name(said.path, folder) for said in trained.answers],
         thumbnails=pictures or None,
     )
-    doubles = tuple((relative_name(a, folder), relative_name(b, folder)) for a, b in trained.doubles)
-    return trained._replace(record=record, doubles=doubles)
+    return trained._replace(record=record)
 
 
 def without_copies(images: Sequence[str], labelled: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -723,21 +746,14 @@ def fit_features(
 ) -> ImageModel:
     """Choose settings if asked for, and return the model fitted on features of images.
 
-    The first images have `labels`, the others have none. Rows of NaN are left out; `skipped` says why. An image
-    with the features and the label of another is left out, too: a test of the one by a model that knows the
-    other would tell nothing. The record has the accuracy in cross-validation, and the paths of the images used.
+    The first images have `labels`, the others have none. Rows of NaN are left out; `skipped` says why. The
+    record has the accuracy in cross-validation, and the paths of the images that could be read.
     """
     is_good = ~np.isnan(X).any(axis=1)
     has_others = len(everything) > len(labels)
     X, y = X[is_good], labels[is_good[: len(labels)]]
     kept = [everything[i] for i in np.flatnonzero(is_good).tolist()]
     used, others = kept[: len(y)], kept[len(y) :]
-    originals: dict[tuple[int, str], int] = {}
-    number = distinct_rows(X[: len(y)])[1].tolist()
-    copy_of = [originals.setdefault(pair, i) for i, pair in enumerate(zip(number, y.tolist(), strict=True))]
-    doubles = [(used[i], used[k]) for i, k in enumerate(copy_of) if i != k]
-    rows = list(originals.values())
-    X, y, used = np.concatenate([X[rows], X[len(y) :]]), y[rows], [used[i] for i in rows]
     classes, counts = np.unique(y, return_counts=True)
     lost = set(labels.tolist()) - set(classes.tolist())
     if lost:
@@ -781,7 +797,7 @@ def fit_features(
         best_first(path, names, row, top=3)
         for path, row in zip(others, classifier.label_distributions_[len(y) :] if others else (), strict=True)
     ]
-    return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers), doubles=tuple(doubles))
+    return ImageModel(pipeline, parts_of(pipeline), record, tuple(answers))
 
 
 def check_enough(method: str, y: Array, folds: list[tuple[Array, Array]]) -> None:
@@ -907,11 +923,9 @@ def only_one_class(name: str) -> ImageError:
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
     """Return training images that are nearly equal, such as frames of a film, by their features.
 
-    Each is in one pair at most that has it first, with the image nearest to it. Exact copies count once.
+    Each is in one pair at most that has it first, with the image that is nearest to it.
     """
-    distinct, _ = distinct_rows(X)
-    X, y, n = X[distinct], y[distinct], len(distinct)
-    units = normalize(X.astype(np.float64))
+    units, n = normalize(X.astype(np.float64)), len(X)
     y = np.unique(y, return_inverse=True)[1]  # numbers are compared much faster than names
     nearest, distance, to_others = np.zeros(n, int), np.empty(n), np.empty(n)
     for rows in gen_batches(n, max(1, MAX_NUMBERS // (4 * n))):
@@ -919,12 +933,8 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
         distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
         nearest[rows], distance[rows] = distances.argmin(axis=1), distances.min(axis=1)
         to_others[rows] = np.where(y[rows, None] == y, np.inf, distances).min(axis=1)
-    usual = np.median(to_others)
-    if np.isinf(usual):  # no images of several classes differ
-        return []
-    near = np.flatnonzero(distance <= NEAR * usual)
-    pairs = zip(distinct[near].tolist(), distinct[nearest[near]].tolist(), strict=True)
-    return sorted({(min(pair), max(pair)) for pair in pairs})
+    near = np.flatnonzero(distance <= NEAR * np.median(to_others))
+    return sorted({(min(i, k), max(i, k)) for i, k in zip(near.tolist(), nearest[near].tolist(), strict=True)})
 
 
 def unreadable(reasons: Sequence[str], n_images: int) -> ImageError:
@@ -961,12 +971,6 @@ def training_notes(trained: ImageModel) -> list[str]:
     """Return what to know about the training images: copies, and what makes the accuracy too high or low."""
     record = trained.record
     notes = contradictions(record)[:10]
-    if trained.doubles:
-        copy, original = trained.doubles[0]
-        notes.append(
-            f"Copies of other training images with the same label: {len(trained.doubles)}, such as {copy} of "
-            f"{original}. Each image counts once."
-        )
     if n_near := n_nearly_equal(record):
         example = " and ".join(record.near_copies[0])
         notes.append(
@@ -1072,32 +1076,25 @@ def relative_name(path: str | os.PathLike[str], root: str | os.PathLike[str]) ->
     return shown("/".join(whole.parts[-max(n_below, 2) :]))
 
 
-def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int, int]:
-    """Return for each image if it is a training image; how many others are copies of one, or have its name.
+def trained_on(known: Sequence[tuple[str, str]], paths: Sequence[Path]) -> tuple[list[bool], int]:
+    """Return for each image if it is a training image, or a copy of one; and how many others may have been.
 
-    `known` has name and sha256 of the training images. An image with the same content is a training image, as
-    often as the content is in `known`. Images whose path ends with the name come first. An image with the name
-    of a training image whose content is nowhere may be that image, changed since, or another one.
+    `known` has name and sha256 of the training images. The content counts. An image with the name of a training
+    image whose content is nowhere may be that image, changed since, or another one.
     """
-    contents = {i: key for i, path in enumerate(paths) if (key := content_if_readable(path))}
-    left = Counter(content for _, content in known)
+    contents = [content_if_readable(path) for path in paths]
     names: dict[str, list[str]] = {}
     for name, content in known:
         names.setdefault(content, []).append(f"/{name}")
-    whole = [shown(Path(os.path.abspath(path)).as_posix()) for path in paths]
-    copies = [i for i, content in contents.items() if content in left]
-    copies.sort(key=lambda i: not whole[i].endswith(tuple(names[contents[i]])))
-    seen = [False] * len(paths)
-    for i in copies:
-        seen[i] = left[contents[i]] > 0
-        left[contents[i]] -= 1
+    seen = [content in names for content in contents]
     lost: dict[str, list[str]] = {}  # names of training images whose contents are nowhere, by file
-    for content in left.keys() - contents.values():
+    for content in names.keys() - {*contents}:
         for name in names[content]:
             lost.setdefault(Path(name).name, []).append(name)
+    whole = [shown(Path(os.path.abspath(path)).as_posix()) for path in paths]
     n_changed = sum(
         path.endswith(tuple(lost.get(Path(path).name, ())))
         for path, is_seen in zip(whole, seen, strict=True)
         if not is_seen
     )
-    return seen, len(copies) - sum(seen), n_changed
+    return seen, n_changed

@@ -134,13 +134,26 @@ def test_images_with_the_same_content_are_named(folder, tmp_path):
     shutil.copytree(folder / "known", photos)
     shutil.copy(photos / "null" / "00.png", photos / "null" / "copy.png")
     shutil.copy(photos / "null" / "01.png", photos / "zwei" / "wrong.png")
-    printed = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST).stdout
+    shutil.copy(photos / "null" / "00.png", photos / "null" / "more.png")
+    done = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST)
+    printed = done.stdout
     assert "different labels (null, zwei), so one is wrong: null/01.png, zwei/wrong.png\n" in printed
-    assert "same label: 1, such as null/copy.png of null/00.png. Each image counts once." in printed
-    (photos / "null" / "copy.png").unlink()
-    printed = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST).stdout
-    assert "different labels (null, zwei)" in printed
-    assert "Copies of" not in printed  # they contradict each other
+    copies = "same label: 2, which are left out (null/copy.png of null/00.png, null/more.png of null/00.png)."
+    assert copies in " ".join(done.stderr.split())
+    assert "Trained on: 37 images, 12 to 13 per class" in printed
+    assert (
+        run("predict", tmp_path / "m.ledl", photos, "--labels", "folder").returncode == 2
+    )  # it knows them all
+    for name in ("copy", "more"):
+        (photos / "null" / f"{name}.png").unlink()
+    done = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST)
+    assert "different labels (null, zwei)" in done.stdout
+    assert "Copies of" not in done.stderr  # they contradict each other
+    for k in range(30):
+        shutil.copy(photos / "null" / "02.png", photos / "null" / f"copy{k}.png")
+    done = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST, "--per-class", "12")
+    assert "Trained on: 36 images, 12 per class" in done.stdout  # copies are left out before images are drawn
+    assert "null/copy0.png of null/02.png, null/copy1.png of null/02.png, " in " ".join(done.stderr.split())
 
 
 def test_large_images_are_refused_unless_allowed(folder, model, tmp_path):

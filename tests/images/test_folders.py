@@ -373,7 +373,12 @@ def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
     found = load_image_folder(folder, labels=["folder", "all.csv"], decode=False)
     assert found.target_names == ["dog"]
     assert found.notes[1].startswith("3 images lose the label of their folder")
-    assert found.notes[2] == "No image has the label of these folders any more: 'cat'. They are no classes."
+    lost = "No image has the label of these folders any more: 'cat'. They are no classes."
+    assert found.notes[2] == lost
+    found = load_image_folder(
+        folder, labels=["folder", "all.csv"], unlabelled=[folder / "dog" / "0.png"], decode=False
+    )
+    assert found.notes[2] == lost  # images without labels are of no class
     (tmp_path / "one.csv").write_text("path,label\nnew/gone.png,dog\n")
     with pytest.raises(ImageError, match=r"line 2: there is no image 'new/gone.png'"):
         load_image_folder(folder, labels=["folder", "one.csv"], decode=False)

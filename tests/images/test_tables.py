@@ -103,6 +103,11 @@ def test_a_table_corrects_copies_of_the_images_that_it_names(how, photos, tmp_pa
     found = load_image_folder(tmp_path / "sorted", labels=["folder", table], decode=False)
     labels = {file: found.target_names[j] for file, j in zip(found.filenames, found.target, strict=True)}
     assert [labels[file] for file in sorted(labels) if Path(file).name == "a.png"] == ["dog", "cat"]
+    (tmp_path / "second.csv").write_text("path,label\nphotos/a.png,cat\n")  # which settles it
+    found = load_image_folder(
+        tmp_path / "sorted", labels=["folder", table, tmp_path / "second.csv"], decode=False
+    )
+    assert [Path(file).parent.name for file in found.filenames] == ["cat", "dog"]
     for first, second in ((of_copy, of_image), (of_image, of_copy)):  # of several tables the last one counts
         table.write_text(f"path,label\n{first}")
         (tmp_path / "second.csv").write_text(f"path,label\n{second}")

@@ -152,16 +152,12 @@ def images_of(
     known = list(zip(found.record.files, found.record.sha256, strict=True))
     if not known:
         say(console, "The training images of this model are not known. The accuracy may be too high.", "yellow")
-    seen, n_copies, n_changed = trained_on(known, files)
+    seen, n_changed = trained_on(known, files)
     if all(seen):
         raise ValueError("The model was trained on all of these images. Give other images to test it.")
     if any(seen):
-        say(console, f"Skipped {sum(seen)} training images of the model.")
-    if n_copies:
-        say(
-            console,
-            f"{n_copies} of the other images are copies of training images. They count in the accuracy.",
-        )
+        copies = ", or copies of them" * (sum(seen) > len(known))
+        say(console, f"Skipped {sum(seen)} training images of the model{copies}.")
     if n_changed:
         say(
             console,

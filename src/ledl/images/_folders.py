@@ -9,6 +9,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -232,6 +233,7 @@ def equal_files(
 
     Only contents of files with the size of an image are read. What cannot be read is equal to nothing.
     """
+    content_of: Any = cache(content_if_readable)
     by_size: dict[int, list[Any]] = {}
     for file in files:
         with suppress(OSError):
@@ -246,8 +248,8 @@ def equal_files(
             if size not in contents:
                 contents[size] = {}
                 for file in by_size[size]:
-                    contents[size].setdefault(content_if_readable(file), []).append(file)
-            content = content_if_readable(image)
+                    contents[size].setdefault(content_of(file), []).append(file)
+            content = content_of(image)
             if content is not None and content in contents[size]:
                 found[image] = contents[size][content]
     return found
@@ -272,6 +274,7 @@ def labels_of_tables(
         for image, equal in same.items():
             if all(len(labels[file]) < 2 for file in equal):
                 del said[image]
+                given.pop(image, None)
                 said |= {file: next(iter(labels[file]), "") for file in equal}
         given |= said
     return given
@@ -395,7 +398,7 @@ def _add_tables(
 
     The label is "" if it is blank in the table. Return the images that are of no class, by a table.
     """
-    names = set(by_file.values())
+    names = {*by_file.values()} - {""}
     given = labels_of_tables(root, tables, by_file, anywhere=has_folders)
     said = " and ".join(map(shown, tables))
     n_new = n_other = n_blank = 0

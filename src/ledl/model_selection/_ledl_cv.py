@@ -429,7 +429,7 @@ class LEDLClassifierCV(CallbackSupportMixin, DictionaryClassifier):
                 # Powers of samples of norm 1, scaled to norm 1 again, are those of the samples themselves.
                 seen = namespace(X).astype(scaled(X), namespace(X).float32, copy=False)
             parts = list(check_cv(cv, y, classifier=True).split(to_host(seen), y, groups))
-            is_wide = seen.shape[0] < seen.shape[1]
+            is_wide = 2 * seen.shape[0] <= seen.shape[1]  # else there is little to gain
             made: dict[float | None, list[Fold]] = {}
             for model, power in zip(models, powers, strict=True):
                 map_first = power if is_wide else None
