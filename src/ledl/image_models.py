@@ -286,7 +286,7 @@ def extract(
     size = max(1, min(CHUNK, MAX_NUMBERS // max(getattr(extractor, "_n_features_out", 1), 1)))
     for chunk in gen_batches(len(paths), size):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the caller reports each skipped image
+            warnings.filterwarnings("ignore", r"\d+ of \d+ images could not be read")  # the caller reports each
             rows = extractor.transform(paths[chunk])
         if rows.shape[1] == 0:  # no image could be read
             rows = np.full((len(rows), extractor._n_features_out), np.nan, dtype=np.float32)

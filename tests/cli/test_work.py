@@ -290,6 +290,12 @@ def test_true_labels_of_folders_and_a_table_that_corrects_them(folder, tmp_path)
     assert (tmp_path / "m.png").exists()  # a table cannot move what is elsewhere
     assert "in a table, but not in deep): 1: m.png" in done.stderr
     assert "no label in the table): 1:" in done.stderr
+    flat = tmp_path / "flat"  # without class folders the table says it all
+    flat.mkdir()
+    shutil.copy(tmp_path / "m.png", flat)
+    (flat / "t2.csv").write_text("./flat/m.png,null\n")
+    done = run("predict", "./-m.ledl", "flat", "--labels", "folder", "--labels", "t2.csv", cwd=tmp_path)
+    assert " (1 of 1)" in done.stdout or " (0 of 1)" in done.stdout
     (tmp_path / "sorted").rename(tmp_path / "-photos")
     done = run("predict", "./-m.ledl", *[str(photos)] * 2, "--labels", "t.csv", cwd=tmp_path)
     assert done.returncode == 2

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from helpers.networks import write_model
-from ledl import CRCClassifier
+from ledl import CRCClassifier, image_models
 from ledl.datasets import load, load_image_folder
 from ledl.features import CAFFE, ImageError, NetworkError, NetworkFeatures, PixelFeatures, Preprocessing
 from ledl.images import _extractors
@@ -267,6 +267,9 @@ def test_a_cache_that_cannot_be_written_is_reported_once(files, model, tmp_path,
         features = extractor.transform(files)
     assert len(warned) == 1
     assert_array_equal(features[:2], expected)
+    with pytest.warns(UserWarning, match="Features cannot be kept") as warned:  # by commands, too
+        list(image_models.extract(extractor.fit(), [*files, tmp_path / "gone.png"]))
+    assert len(warned) == 1  # not that an image cannot be read, which they report themselves
 
 
 def test_features_have_names(files, model):

@@ -103,7 +103,7 @@ def images_of(
         table_name = next(name for name in labels if name != "folder")
         raise ValueError(f"--labels {table_name} is a table for one folder, but there are {len(paths)} paths.")
     elif "folder" in labels:
-        files, truths, unused = _labels_of_folders(paths, classes)
+        files, truths, unused = _labels_of_folders(paths, classes, has_tables=True)
         truth_of = dict(zip(files, truths, strict=True))
         tables = [find_table(paths[0], name) for name in labels if name != "folder"]
         for image, label in labels_of_tables(paths[0], tables, files, anywhere=True).items():
@@ -179,7 +179,9 @@ def class_named(name: str, classes: Sequence[str]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path], list[str | None], Unused]:
+def _labels_of_folders(
+    paths: list[Path], classes: list[str], *, has_tables: bool = False
+) -> tuple[list[Path], list[str | None], Unused]:
     """Return images, the names of their class folders, and what is not used.
 
     The class folder is the topmost folder below the given path that has the name of a class; or the path
@@ -210,7 +212,7 @@ def _labels_of_folders(paths: list[Path], classes: list[str]) -> tuple[list[Path
             files.append(file)
             is_other = not known and simplified(truth) == REJECTED  # in other letters
             truths.append(REJECTED if is_other else shown(truth))
-    if n_loose and not files:
+    if n_loose and not files and not has_tables:
         raise ValueError(
             f"--labels folder needs class folders, but all {n_loose} images lie directly in {shown(paths[0])}, "
             "which is no class of the model. Give a table of labels, or leave --labels out."

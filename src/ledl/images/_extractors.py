@@ -483,7 +483,9 @@ class FeatureCache:
             write_atomically(path, content.getvalue() + _checksum(key, features))
         except OSError as error:
             if self._writable:
-                warnings.warn(f"Features cannot be kept in {self._folder}: {error}.", stacklevel=3)
+                warnings.warn(
+                    f"Features cannot be kept in {self._folder}: {error.strerror or error}.", stacklevel=3
+                )
             self._writable = False
 
     def _path(self, key: str) -> Path:
