@@ -12,7 +12,7 @@ from PIL import Image
 
 from ledl.datasets import load_image_folder
 from ledl.features import ImageError
-from ledl.images import image_files, unused_lines
+from ledl.images import _folders, equal_files, image_files, unused_lines
 
 
 def save(path, array=None, **options):
@@ -382,3 +382,14 @@ def test_tables_correct_folders_and_add_images(folder, tmp_path, monkeypatch):
     (tmp_path / "one.csv").write_text("path,label\nnew/gone.png,dog\n")
     with pytest.raises(ImageError, match=r"line 2: there is no image 'new/gone.png'"):
         load_image_folder(folder, labels=["folder", "one.csv"], decode=False)
+
+
+def test_files_of_unique_sizes_are_not_read_to_find_equal_ones(tmp_path, monkeypatch):
+    """A folder of photos would be read to its end, to train on five of each class."""
+    files = [tmp_path / name for name in "abcdef"]
+    for file, content in zip(files, ["1", "22", "22", "21", "333", "4444"], strict=True):
+        file.write_text(content)
+    read = []
+    monkeypatch.setattr(_folders, "content_if_readable", lambda file: read.append(file) or file.read_text())
+    assert equal_files(files, files) == {files[1]: files[1:3], files[2]: files[1:3], files[3]: [files[3]]}
+    assert sorted(read) == files[1:4]  # each once

@@ -231,7 +231,8 @@ def equal_files(
 ) -> dict[Any, list[Any]]:
     """Return the files that have the content of an image, for each image of which there are some.
 
-    Only contents of files with the size of an image are read. What cannot be read is equal to nothing.
+    Only contents of files with the size of an image are read. What cannot be read, or is
+    the only file of its size, is equal to nothing.
     """
     content_of: Any = cache(content_if_readable)
     by_size: dict[int, list[Any]] = {}
@@ -243,7 +244,7 @@ def equal_files(
     for image in images:
         with suppress(OSError):
             size = os.path.getsize(image)
-            if size not in by_size:
+            if by_size.get(size, [image]) == [image]:
                 continue
             if size not in contents:
                 contents[size] = {}
