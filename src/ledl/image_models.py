@@ -62,13 +62,7 @@ from ledl.images import (
     unused_lines,
 )
 from ledl.methods import METHODS
-from ledl.model_selection import (
-    BATCHED,
-    BatchedSearchCV,
-    LEDLClassifierCV,
-    cv_interval,
-    default_folds,
-)
+from ledl.model_selection import BATCHED, BatchedSearchCV, LEDLClassifierCV, cv_interval, default_folds
 from ledl.persistence import ModelFileError, read
 from ledl.rejection import Parts, RejectingClassifier, judge, judging_folds, least_share, parts_of
 from ledl.semi_supervised import SemiSupervisedClassifier
@@ -968,7 +962,7 @@ def n_nearly_equal(record: Record) -> int:
 
 
 def training_notes(trained: ImageModel) -> list[str]:
-    """Return what to know about the training images: copies, and what makes the accuracy too high or low."""
+    """Return labels that contradict each other, and what makes the accuracy too high or low."""
     record = trained.record
     notes = contradictions(record)[:10]
     if n_near := n_nearly_equal(record):
