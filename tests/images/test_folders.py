@@ -327,6 +327,11 @@ def test_images_without_labels(folder, tmp_path, monkeypatch):
         "photos", unlabelled=["photos/unsorted"], labels=["folder", "t.csv"], decode=False
     )
     assert "photos/unsorted/a.png" in found.filenames
+    # A copy of an image of no class is of no class either, whichever of the two the table names.
+    shutil.copy("photos/cat/0.png", "more/copy.png")
+    for name in ("../more/copy.png", "cat/0.png"):
+        (tmp_path / "t.csv").write_text(f"path,label\n{name},none of these\n")
+        assert listed("more", labels=["folder", "t.csv"])[1] == ["more/cat/b.png", "more/cat/c.png"]
     with pytest.raises(ImageError, match="empty has no images"):
         listed("empty")
     with pytest.raises(FileNotFoundError, match="There is no file or folder gone"):

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -31,6 +31,7 @@ from helpers.model_files import (
 from ledl import (
     CRCClassifier,
     LEDLClassifier,
+    LEDLClassifierCV,
     ModelFileError,
     SRCClassifier,
     __version__,
@@ -74,6 +75,7 @@ ONES = np.ones((9, 4))
         (lambda: SRCClassifier(kernel=dot), r"SRCClassifier.kernel .*is code.*Use one of the kernels"),
         (lambda: SRCClassifier(kernel=dot).fit(*samples()[:2]), r"SRCClassifier.kernel .*is code"),
         (lambda: LEDLClassifier(random_state=np.random.RandomState(0)), r"random_state .*Use an int or None"),
+        (lambda: LEDLClassifierCV(cv=KFold()), r"LEDLClassifierCV.cv .*only training needs. Set it to a number"),
         (lambda: RandomForestClassifier(), "RandomForestClassifier .*do not know.*Known are CRCClassifier"),
         (lambda: searched(), "is a search, GridSearchCV, not a model. Save its best_estimator_"),
         (lambda: MyClassifier(), "MyClassifier .*adds code to CRCClassifier.*Use CRCClassifier itself"),

@@ -131,7 +131,8 @@ def load_image_folder(
     by_file = _by_folder(root, inner, unused, notes) if FOLDER in given else {}
     in_folders = {*by_file}
     if tables:
-        for image in _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given):
+        of_none = _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given)
+        for image in [*of_none, *equal_files(free.values(), of_none)]:
             free.pop(os.path.realpath(image), None)
     free |= {os.path.realpath(file): file for file, label in by_file.items() if not label}
     unused = [(file, reason) for file, reason in dict(unused).items() if os.path.realpath(file) not in free]

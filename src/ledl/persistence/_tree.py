@@ -202,6 +202,8 @@ def why_not(value: Any) -> str:
     if base is not None:
         name = f"{kind.__module__}.{kind.__name__}"
         return f"is of type {name}, which adds code to {base.__name__}. Use {base.__name__} itself"
+    if hasattr(value, "get_n_splits"):
+        return f"is a {kind.__name__}, which only training needs. Set it to a number of folds, such as 5"
     if hasattr(value, "best_estimator_"):
         return f"is a search, {kind.__name__}, not a model. Save its best_estimator_"
     if hasattr(value, "get_params"):
