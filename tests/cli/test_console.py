@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from helpers.commands import FAST, LEDL, run
+from helpers.commands import FAST, LEDL, run, run_in_terminal
 from helpers.digits import NAMES
 from ledl.__main__ import main
 from ledl.cli import app
@@ -138,3 +138,17 @@ def test_without_typer_the_message_names_the_extra():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "pip install 'ledl[cli]'" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")
+def test_results_go_where_the_shell_sends_them_also_beside_a_bar(folder, model, tmp_path):
+    """The bar's library would send what is printed beside it to the terminal, and leave the file empty."""
+    out, words = tmp_path / "out.csv", ["predict", model, folder / "known"]
+    status, seen = run_in_terminal(*words, "--format", "csv", cwd=tmp_path, out=out)
+    assert status == 0
+    assert out.read_text() == run(*words, "--format", "csv").stdout
+    assert "images" in seen  # the bar
+    assert "00.png" not in seen
+    status, seen = run_in_terminal(*words, cwd=tmp_path)
+    assert status == 0
+    assert seen.replace("\r\n", "\n") == run(*words).stdout  # and no bar among them

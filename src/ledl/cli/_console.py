@@ -108,10 +108,16 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows the numbers of finished and of all items. Silent without a terminal."""
+def bar(console: Console, what: str, *, prints: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows the numbers of finished and of all items. Silent without a terminal.
+
+    Also where the block `prints` results on a terminal one by one: they show how far it is.
+    """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    is_silent = not console.is_terminal or (prints and sys.stdout.isatty())
+    # Without the redirect, which would send stdout to the terminal of stderr, and not to the user's file.
+    progress = Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=is_silent)
+    with progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

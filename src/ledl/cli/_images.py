@@ -447,7 +447,7 @@ def predict(
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
         results = _work.Results(review or shows * _pages.N_REVIEW, shows * _pages.n_examples(classes))
-        with warnings_as_notes(console), bar(console, "images") as watch:
+        with warnings_as_notes(console), bar(console, "images", prints=review is None) as watch:
             answers = predict_files(found, files, reject=reject, watch=watch)
             if sorter is not None:
                 answers = _work.sort_answers(answers, sorter, unsure)
