@@ -299,6 +299,23 @@ def test_a_damaged_file_counts_as_none_and_is_replaced(tmp_path, damage):
     assert store.get(IDENTITY)["accuracy"] == 0.5
 
 
+def test_a_flipped_bit_never_changes_a_result(tmp_path, rng):
+    store, n_damaged = Store(tmp_path), 0
+    store.put(IDENTITY, RESULT)
+    whole = the_file(tmp_path).read_bytes()
+    for _ in range(500):
+        content = bytearray(whole)
+        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        the_file(tmp_path).write_bytes(content)
+        assert store.get(IDENTITY) in (None, RESULT)
+        n_damaged += store.get(IDENTITY) is None
+    assert n_damaged > 400
+    entry = json.loads(whole)
+    del entry["checksum"]  # as old versions wrote it
+    the_file(tmp_path).write_text(json.dumps(entry))
+    assert store.get(IDENTITY) == RESULT
+
+
 def test_what_is_no_file_counts_as_none_and_is_not_replaced(tmp_path):
     store = Store(tmp_path)
     store.put(IDENTITY, RESULT)
@@ -337,6 +354,7 @@ def test_results_that_no_cell_gives_are_not_believed(tmp_path, change):
     store = Store(tmp_path)
     store.put(IDENTITY, RESULT)
     entry = json.loads(the_file(tmp_path).read_text())
+    del entry["checksum"]  # strangers make their own
     the_file(tmp_path).write_text(json.dumps({**entry, "result": {**RESULT, **change}}))
     assert store.get(IDENTITY) is None
     assert is_result(RESULT)

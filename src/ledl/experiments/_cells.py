@@ -621,7 +621,9 @@ class Store:
         if not isinstance(entry, dict) or entry.get("identity") != as_json(identity):
             return None
         result = entry.get("result")
-        return result if is_result(result) else None
+        # Old versions wrote no checksum.
+        is_whole = entry.get("checksum") in (None, _checksum(entry["identity"], result))
+        return result if is_whole and is_result(result) else None
 
     def get_checked(self, cell: Cell) -> dict[str, Any] | None:
         """Return the result of a cell, or None if there is none, or if it contradicts the cell or itself."""
@@ -649,7 +651,8 @@ class Store:
     def _write(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         path = self._path(identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"identity": as_json(identity), "result": result}, allow_nan=False)
+        entry = {"identity": as_json(identity), "result": result}
+        text = json.dumps({**entry, "checksum": _checksum(**entry)}, allow_nan=False)
         write_atomically(path, text.encode())
 
     def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -681,6 +684,10 @@ class Store:
         digest = hashlib.sha256(json.dumps(as_json(identity), sort_keys=True).encode()).hexdigest()
         kind = re.sub(r"[^\w.-]+", "-", f"{identity['dataset']}-{identity['method']}")
         return self.folder / "cells" / kind / f"{digest[:32]}.json"
+
+
+def _checksum(identity: Any, result: Any) -> str:
+    return hashlib.sha256(json.dumps([identity, result]).encode()).hexdigest()
 
 
 def as_json(identity: Any) -> Any:
