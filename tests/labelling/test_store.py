@@ -26,6 +26,7 @@ from ledl.labelling._store import (
     Answer,
     BusyError,
     Change,
+    Class,
     FeatureRows,
     Image,
     Store,
@@ -411,6 +412,58 @@ def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
     assert session.classes[session.image(0)["label"]].name == "kept"
 
 
+def test_a_flipped_bit_never_changes_what_was_said(tmp_path):
+    """Whatever bit it is: the labels are those that were stored, or it is an error that names the copy."""
+
+    def said(place):
+        store = Store(place)
+        try:
+            images = [(image.id, image.path) for image in store.images()]
+            return images, store.answers(), store.names(), store.stacks(), store.words(), store.get("token")
+        finally:
+            store.close()
+
+    place, copy = tmp_path / "labels", tmp_path / "copy"
+    place.mkdir()
+    store = Store(place)
+    store.sync(tmp_path, {f"{k}.png": (k, k) for k in range(100)})
+    store.add("do", Change("cat", [], [Class(1, "cat"), Class(2, "dog")]), settings={"word folder cat": "1"})
+    for k in range(1, 100):
+        store.add("do", Change(f"{k}", [Answer(k, k % 2 + 1, False, "ask", 1)], []), key=f"{k:09d}")
+    store.close()
+    whole, expected, n_refused = (place / LABELS).read_bytes(), said(place), 0
+    for k in range(300):
+        rng = np.random.default_rng(k)
+        content = np.frombuffer(whole, np.uint8).copy()
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place, copy)
+        (copy / LABELS).write_bytes(content)
+        try:
+            assert said(copy) == expected
+        except StoreError as error:
+            assert BACKUP in str(error) or "newer ledl" in str(error)
+            assert (copy / BACKUP).read_bytes() == (place / BACKUP).read_bytes()
+            n_refused += 1
+    assert n_refused > 30
+
+
+def test_labels_without_checksums_get_some(folder, open_folder):
+    """Those of format 1."""
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    session.store.db.execute("DELETE FROM meta WHERE substr(key, 1, 3)='sum'")
+    session.store.db.execute("UPDATE meta SET value='1' WHERE key='format'")
+    session.store.close()
+    session = open_folder(folder)
+    assert session.store.get("format") == "2"
+    assert session.classes[session.image(0)["label"]].name == "kept"
+    session.store.db.execute("UPDATE answers SET class=7")
+    session.store.close()
+    with pytest.raises(StoreError, match="not what was stored"):
+        open_folder(folder)
+
+
 def test_names_that_are_not_utf8(folder, open_folder):
     nasty = os.fsdecode(b"bad \xff name.png")
     try:
@@ -582,6 +635,25 @@ def test_features_are_those_of_the_same_file(tmp_path, rng):
     assert other.known(images, lambda image: "x") == set()
     for opened in (rows, again, other):
         opened.close()
+
+
+def test_a_flipped_bit_never_changes_features(tmp_path, rng):
+    images, X = [Image(k, f"{k}", 10, 1) for k in range(50)], rng.random((50, 20), dtype=np.float32)
+    rows = FeatureRows(tmp_path, "pixels")
+    rows.put(images, ["x"] * 50, X)
+    rows.close()
+    whole, n_missing = rows.file.read_bytes(), 0
+    for _ in range(200):
+        content = np.frombuffer(whole, np.uint8).copy()
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        rows.file.write_bytes(content)
+        again = FeatureRows(tmp_path, "pixels")
+        ids = sorted(again.known(images, lambda image: "x"))
+        n_missing += len(ids) < 50
+        np.testing.assert_array_equal(again.matrix(ids), X[ids] if ids else np.empty((0, 0)))
+        assert again.contents(ids) == [(key, "x") for key in ids]
+        again.close()
+    assert n_missing > 50
 
 
 @pytest.mark.parametrize("damage", ["text", "middle"])

@@ -16,7 +16,7 @@ from ledl.image_models import find_extractor
 from ledl.images import MAX_PIXELS, ImageError, content_key, image_files, is_hidden, shown, unused_lines
 from ledl.labelling._at_hand import take_labels
 from ledl.labelling._session import RefusedError, Session, is_below
-from ledl.labelling._store import NAME, BusyError, Store, alone, place_of
+from ledl.labelling._store import NAME, BusyError, Store, alone, place_of, stored
 
 FEATURES = ("features", "preprocessing", "size")  # options that are kept for the next time
 MOST_COMPARED = 20  # images, to find out whether labels are theirs
@@ -48,7 +48,7 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
     asked = features_asked(options)
     extractor = extractor_of(asked, options, sorted(inside), report) if asked else None
     place = place_of(options.folder, options.store)
-    with ExitStack() as stack:
+    with stored(place), ExitStack() as stack:
         try:
             stack.enter_context(alone(place))
             is_writer = True

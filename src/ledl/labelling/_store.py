@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from ledl.arrays import Array
 from ledl.files import write_atomically
 from ledl.images import ImageError, content_key, shown
 
-FORMAT = 1  # of the tables; a newer one is refused
+FORMAT = 2  # of the tables; a newer one is refused. 1 has no checksums
 NAME = ".ledl-labels"  # of the folder in the folder of images
 LABELS, BACKUP, LOCK, ADDRESS = "labels.sqlite", "labels-at-last-start.sqlite", "lock.sqlite", "address"
 # What SQLite reports if the disk is full or read-only, or the file is in use: it is not damaged then.
@@ -39,6 +40,9 @@ NOT_DAMAGED = {
 ADVICE = (
     "Look whether the disk is full or read-only, or whether the file belongs to somebody else, and try again."
 )
+CHECKSUM = 16  # bytes
+# Tables of what was said, which only grow. The file has a checksum of each.
+SAID = "batches", "classes", "answers"
 # Views of answers that are not a person's.
 BY = {"folder": "folder", "table": "table"}
 
@@ -217,14 +221,20 @@ class Store:
                     self.db.execute("PRAGMA synchronous=FULL")
                 self._check()
                 if not read_only:
+                    if self.get("format") != str(FORMAT):
+                        with self._transaction():
+                            self._add_sums()
+                            self.set(format=str(FORMAT))
                     self._back_up()
                 opened.pop_all()
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
+        except UnicodeDecodeError as error:  # of a name in an error of SQLite
+            raise self._damaged(sqlite3.DatabaseError("it is damaged")) from error
 
     def _check(self) -> None:
         """Raise an error if the tables are damaged or of a newer version; make them if there are none."""
-        faults = [fault for (fault,) in self.db.execute("PRAGMA quick_check(1)") if fault != "ok"]
+        faults = [fault for (fault,) in self.db.execute("PRAGMA integrity_check(1)") if fault != "ok"]
         if faults:
             raise sqlite3.DatabaseError(faults[0])
         if not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -233,6 +243,7 @@ class Store:
             with self._transaction():
                 for statement in TABLES.split(";")[:-1]:
                     self.db.execute(statement)
+                self._add_sums()
                 self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
         found = self.get("format")
         if not found.isdecimal():
@@ -242,6 +253,44 @@ class Store:
                 f"{shown(self.file)} was written by a newer ledl (format {found}, this one knows {FORMAT}). "
                 "Update ledl, or begin elsewhere with --store DIR."
             )
+        if int(found) > 1 and not self._is_as_stored():
+            raise sqlite3.DatabaseError("what it says is not what was stored")
+
+    def _is_as_stored(self) -> bool:
+        """Return whether the checksums are right."""
+        sums, settings = self._settings()
+        return sums.get("sum") == settings and all(
+            sums.get(f"sum {table}") == self._sum(table, until=sums.get(f"sum {table}", "").split(" ")[0])
+            for table in SAID
+        )
+
+    def _settings(self) -> tuple[dict[str, str], str]:
+        """Return the stored checksums, and the checksum of all other settings and of the schema as they are."""
+        rows = dict(
+            self.db.execute(
+                "SELECT key, value FROM meta UNION ALL SELECT 'table ' || name, sql FROM sqlite_master"
+            )
+        )
+        sums = {key: str(rows.pop(key)) for key in [*rows] if key.startswith("sum")}
+        return sums, blake2b(repr(sorted(rows.items())).encode(), digest_size=CHECKSUM).hexdigest()
+
+    def _add_sums(self) -> None:
+        """Store the checksums of the tables after they have grown."""
+        for table in SAID:
+            grown = self._sum(table, since=self.get(f"sum {table}", "0 "))
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (f"sum {table}", grown))
+
+    def _sum(self, table: str, since: str = "0 ", until: str = str(2**63 - 1)) -> str:
+        """Return the number of the last row of a table, up to `until`, and a checksum of all rows up to it.
+
+        It goes on from the one that was made before, `since`.
+        """
+        last, digest = since.split(" ")
+        query = f"SELECT * FROM {table} WHERE id>CAST(? AS INTEGER) AND id<=CAST(? AS INTEGER) ORDER BY id"
+        for row in self.db.execute(query, (last, until)):
+            digest = blake2b(f"{digest}{row}".encode(), digest_size=CHECKSUM).hexdigest()
+            last = str(row[0])
+        return f"{last} {digest}"
 
     def _damaged(self, error: sqlite3.DatabaseError) -> StoreError:
         if not is_damage(error):
@@ -309,6 +358,7 @@ class Store:
         """Store settings, all or none."""
         with nullcontext() if self.db.in_transaction else self._transaction():
             self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES('sum', ?)", (self._settings()[1],))
 
     def words(self) -> dict[str, int]:
         """Return which classes the words of folders and tables meant when they came: ids by source and word."""
@@ -415,7 +465,8 @@ class Store:
         are stored with it: both or none.
         """
         with self._transaction():
-            self.set(**settings)
+            if settings:
+                self.set(**settings)
             batch = self.db.execute(
                 "INSERT INTO batches(at, kind, target, words, key) VALUES(?, ?, ?, ?, ?)",
                 (time.time(), kind, target, change.words, key),
@@ -428,6 +479,7 @@ class Store:
                 "INSERT INTO answers(batch, image, class, skipped, view, model) VALUES(?, ?, ?, ?, ?, ?)",
                 [(batch, *answer) for answer in change.answers],
             )
+            self._add_sums()
         return int(batch or 0)
 
     def stacks(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
@@ -560,7 +612,7 @@ def _class(row: Sequence[Any]) -> Class:
 class FeatureRows:
     """Keep the features of images by their ids, so that they are made once, in a file for each extractor.
 
-    A row counts as long as size and time of change of the file are the same.
+    A row counts as long as size and time of change of the file are the same. It ends with a checksum.
     """
 
     def __init__(self, place: Path, recipe: str) -> None:
@@ -580,6 +632,8 @@ class FeatureRows:
     def _open(self) -> None:
         """Open the file, or begin it. Raise sqlite3.DatabaseError if it is damaged."""
         self.db = sqlite3.connect(self.file, timeout=5)
+        # Damaged text is not what the checksum was made of.
+        self.db.text_factory = partial(str, encoding="utf-8", errors="replace")
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=NORMAL")
         self.db.execute(
@@ -597,10 +651,15 @@ class FeatureRows:
     def known(self, images: Sequence[Image], read: Callable[[Image], str | None]) -> set[int]:
         """Return the ids of those images that have features. `read` returns the sha256 of an image.
 
-        It is asked for if only the time of change is another one, as in a copy of the folder.
+        It is asked for if only the time of change is another one, as in a copy of the folder. Damaged rows do
+        not count.
         """
-        rows = self.db.execute("SELECT image, size, mtime, content FROM rows")
-        there = {image: what for image, *what in rows}
+        rows = self.db.execute("SELECT image, size, mtime, content, row FROM rows")
+        there = {
+            image: (size, mtime, content)
+            for image, size, mtime, content, row in rows
+            if isinstance(row, bytes) and row == _with_checksum(image, size, content, row[:-CHECKSUM])
+        }
         found, copies = set(), []
         for image in images:
             size, mtime, content = there.get(image.id, (None, None, None))
@@ -620,13 +679,10 @@ class FeatureRows:
     def put(self, images: Sequence[Image], contents: Sequence[str | None], rows: Array) -> None:
         """Store the features of images, and the sha256 of their files."""
         with stored(self.file.parent), self.db:
-            self.db.executemany(
-                "INSERT OR REPLACE INTO rows VALUES(?, ?, ?, ?, ?)",
-                [
-                    (image.id, image.size, image.mtime, content, np.asarray(row, dtype=np.float32).tobytes())
-                    for image, content, row in zip(images, contents, rows, strict=True)
-                ],
-            )
+            for image, content, row in zip(images, contents, rows.astype(np.float32), strict=True):
+                whole = _with_checksum(image.id, image.size, content, row.tobytes())
+                what = image.id, image.size, image.mtime, content, whole
+                self.db.execute("INSERT OR REPLACE INTO rows VALUES(?, ?, ?, ?, ?)", what)
 
     def matrix(self, ids: Sequence[int]) -> Array:
         """Return the features of images, (n, d), float32."""
@@ -634,8 +690,14 @@ class FeatureRows:
         place = {key: i for i, key in enumerate(ids)}
         for image, row in self.db.execute("SELECT image, row FROM rows"):
             if image in place:
-                values = np.frombuffer(row, dtype=np.float32)
+                values = np.frombuffer(row[:-CHECKSUM], dtype=np.float32)
                 if not X.shape[1]:
                     X = np.empty((len(ids), len(values)), dtype=np.float32)
                 X[place[image]] = values
         return X
+
+
+def _with_checksum(image: int, size: int, content: str | None, row: bytes) -> bytes:
+    """Return the features of an image with a checksum of these and of what they are of."""
+    about = f"{image} {size} {content} ".encode()
+    return row + blake2b(about + row, digest_size=CHECKSUM).digest()
