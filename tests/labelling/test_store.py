@@ -23,6 +23,7 @@ from ledl.labelling._store import (
     BACKUP,
     LABELS,
     NAME,
+    OLD_BACKUP,
     Answer,
     BusyError,
     Change,
@@ -384,9 +385,8 @@ def test_a_newer_format_is_refused(folder, open_folder):
 def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
     session = open_folder(folder)
     session.answer([session.images[0].id], new_class="kept")
-    session = open_folder(folder)  # a start: the backup has the label
     file = session.store.file
-    session.store.close()
+    session.store.close()  # the copy has the label
     if damage == "text":
         file.write_text("no database\n" * 1000)
     elif damage == "empty":
@@ -405,7 +405,7 @@ def test_a_damaged_file_is_named_with_the_remedy(folder, open_folder, damage):
     for _ in range(2):  # the copy stays as it is
         with pytest.raises(StoreError, match=BACKUP):
             open_folder(folder)
-    for name in (f"{LABELS}-wal", f"{LABELS}-shm"):
+    for name in (LABELS, f"{LABELS}-wal", f"{LABELS}-shm"):
         (folder / NAME / name).unlink(missing_ok=True)
     shutil.copy(folder / NAME / BACKUP, file)  # what the error says
     session = open_folder(folder)
@@ -452,14 +452,67 @@ def test_a_flipped_bit_never_changes_what_was_said(tmp_path):
     assert n_refused > 30
 
 
+def test_checksums_are_the_same_in_every_python(tmp_path, monkeypatch):
+    """Which letters repr() escapes depends on the version of Python: checksums are made of ASCII."""
+    hashed = []
+    monkeypatch.setattr(_store, "checksum", lambda content: hashed.append(content) or b"")
+    place = tmp_path / "\U0001fae8"
+    place.mkdir()
+    store = Store(place)
+    change = Change("\U0001fae8 1.jpg", [Answer(1, 1, False, "ask")], [Class(1, "\U0001fae8")])
+    store.add("do", change, settings={"word \U0001fae8": "1"})
+    assert any(b"U0001fae8" in content for content in hashed)
+    assert all(content.isascii() for content in hashed)
+    store.close()
+
+
+def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_folder):
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    session.store.close()
+    with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
+        assert copy.execute("SELECT name FROM classes").fetchall() == [("kept",)]
+    session = open_folder(folder)
+    session.store.db.execute("UPDATE classes SET name='flip'")
+    session.store.close()
+    with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
+        assert copy.execute("SELECT name FROM classes").fetchall() == [("kept",)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE classes SET merged_into=3-class, gone=1",
+        "UPDATE classes SET merged_into=77",
+        "UPDATE classes SET name=x'00ff'",
+        "UPDATE classes SET class=1099511627776",
+        "UPDATE answers SET class=77",
+        "UPDATE images SET path='text'",
+        "INSERT INTO lessons VALUES(1, 0, 'x', 0, '', 7, 0, 1, 5)",
+    ],
+)
+def test_stores_that_say_what_no_page_says_are_refused(tmp_path, change):
+    """Their checksums may be right: whoever makes such a file can make these, too."""
+    store = Store(tmp_path)
+    store.sync(tmp_path, {"a.png": (1, 1)})
+    store.add("do", Change("", [Answer(1, 1, False, "ask")], [Class(1, "cat"), Class(2, "dog")]))
+    store.db.executescript(f"{change};")
+    store._store_sums(store._sums())
+    store.close()
+    with pytest.raises(StoreError, match=r"merged in a circle|rows that ledl label does not write"):
+        Store(tmp_path)
+
+
 def test_labels_without_checksums_get_some(folder, open_folder):
     """Those of format 1."""
     session = open_folder(folder)
     session.answer([session.images[0].id], new_class="kept")
-    session.store.db.execute("DELETE FROM meta WHERE substr(key, 1, 3)='sum'")
+    session.store.db.execute("DROP TABLE sums")
     session.store.db.execute("UPDATE meta SET value='1' WHERE key='format'")
     session.store.close()
+    (folder / NAME / BACKUP).rename(folder / NAME / OLD_BACKUP)
     session = open_folder(folder)
+    assert not (folder / NAME / OLD_BACKUP).exists()
     assert session.store.get("format") == "2"
     assert session.classes[session.image(0)["label"]].name == "kept"
     session.store.db.execute("UPDATE answers SET class=7")
@@ -536,6 +589,31 @@ def test_labels_of_a_folder_that_was_read_only_are_found_again(folder, open_fold
     (tmp_path / "away").rename(tmp_path / "home")
     with pytest.raises(StoreError, match=r"two sets of labels.*--store"):
         open_folder(folder)
+
+
+def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_folder, tmp_path, monkeypatch):
+    """A memory card is mounted elsewhere: its labels are among the user's data, and known by the old path."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    make = _store._made
+
+    def as_read_only(place):
+        if place.name == NAME:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return make(place)
+
+    monkeypatch.setattr(_store, "_made", as_read_only)
+    session = open_folder(folder)
+    said, place = label_each(session), session.store.place
+    card = folder.rename(tmp_path / "card")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=rf"To go on with them: --store .*{place.name}"):
+            open_folder(card)
+    assert labels_by_content(open_folder(card, store=place)) == said
+    with pytest.raises(RefusedError, match=place.name):
+        open_folder(card)
+    for file in card.rglob("*.png"):  # another card
+        file.write_bytes(file.read_bytes() + b" ")
+    assert not open_folder(card).store.answers()
 
 
 def test_other_images_at_the_same_path_do_not_get_labels(folder, open_folder, tmp_path):
@@ -714,6 +792,14 @@ def test_settings_are_stored_with_their_change_or_not_at_all(folder, open_folder
     assert store.get("labels") == "none"
     store.add("import", Change("", [Answer(image, 1, False, "all")], []), settings={"labels": "a.csv"})
     assert store.get("labels") == "a.csv"
+
+
+def test_settings_that_are_not_utf8_are_refused(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=r"not UTF-8. Rename it"):
+        store.set(labels="bad \udcff.csv")
+    assert store.get("labels") == ""
+    store.close()
 
 
 def test_settings_are_one_transaction(folder, open_folder):

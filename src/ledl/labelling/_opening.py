@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ledl.image_models import find_extractor
 from ledl.images import MAX_PIXELS, ImageError, content_key, image_files, is_hidden, shown, unused_lines
 from ledl.labelling._at_hand import take_labels
 from ledl.labelling._session import RefusedError, Session, is_below
-from ledl.labelling._store import NAME, BusyError, Store, alone, place_of, stored
+from ledl.labelling._store import NAME, BusyError, Store, StoreError, alone, place_of, stored
 
 FEATURES = ("features", "preprocessing", "size")  # options that are kept for the next time
 MOST_COMPARED = 20  # images, to find out whether labels are theirs
@@ -67,6 +67,8 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
         check_folder(options.folder, inside, store, report)
+        if options.store is None and not store.get("folder"):
+            check_not_moved(options.folder, inside, place)
         if is_writer:
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
         if options.max_pixels is not None:
@@ -143,10 +145,32 @@ def check_folder(
                 return
         raise RefusedError(
             f"{shown(store.place)} has the labels of {shown(before)}, and images of the same name would get "
-            f"them. Give another folder with --store. If {shown(folder)} has the same images, copy the labels "
-            f"to {shown(folder / NAME)}, and leave --store out."
+            f"them. Give another folder with --store. If {shown(folder)} has the same images, use "
+            f"{shown(before)}, or copy the labels to {shown(folder / NAME)}, and leave --store out."
         )
     report(f"The labels are those of {shown(before)}, whose images are not there any more.")
+
+
+def check_not_moved(folder: Path, found: dict[str, tuple[int, int]], place: Path) -> None:
+    """Raise RefusedError if new labels would be begun among the user's data, which has some of these images.
+
+    So it is if a memory card, or another folder that cannot be written to, is at another path now.
+    """
+    top = os.path.realpath(folder)
+    for other in sorted(place.parent.iterdir() if place.name != NAME else ()):
+        if other == place:
+            continue
+        with suppress(StoreError), closing(Store(other, read_only=True)) as store:
+            before = os.fsdecode(unquote_to_bytes(store.get("folder")))
+            images = [image for image in store.images() if not image.gone]
+            n_here = sum(found.get(image.path, (None, 0))[0] == image.size for image in images)
+            is_left = before == top or not any(Path(before, image.path).is_file() for image in images)
+            if 2 * n_here > len(images) and is_left and any(answer.label for answer in store.answers()):
+                raise RefusedError(
+                    f"{shown(folder)} cannot be written to and has no labels yet, but there are labels of "
+                    f"images of the same names and sizes, which were in {shown(before)}. To go on with them: "
+                    f"--store {shown(other)}. To begin again, give a new folder with --store."
+                )
 
 
 def has_other_images(folder: Path, found: dict[str, tuple[int, int]], store: Store) -> bool:

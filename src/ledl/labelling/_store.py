@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +27,8 @@ from ledl.images import ImageError, content_key, shown
 
 FORMAT = 2  # of the tables; a newer one is refused. 1 has no checksums
 NAME = ".ledl-labels"  # of the folder in the folder of images
-LABELS, BACKUP, LOCK, ADDRESS = "labels.sqlite", "labels-at-last-start.sqlite", "lock.sqlite", "address"
+LABELS, BACKUP, LOCK, ADDRESS = "labels.sqlite", "labels-copy.sqlite", "lock.sqlite", "address"
+OLD_BACKUP = "labels-at-last-start.sqlite"  # of format 1
 # What SQLite reports if the disk is full or read-only, or the file is in use: it is not damaged then.
 NOT_DAMAGED = {
     sqlite3.SQLITE_BUSY,
@@ -41,12 +43,13 @@ ADVICE = (
     "Look whether the disk is full or read-only, or whether the file belongs to somebody else, and try again."
 )
 CHECKSUM = 16  # bytes
-# Tables of what was said, which only grow. The file has a checksum of each.
-SAID = "batches", "classes", "answers"
+SETTINGS = 0  # their number among the checksums, the others are of batches
 # Views of answers that are not a person's.
 BY = {"folder": "folder", "table": "table"}
 
-TABLES = """
+SUMS = "CREATE TABLE sums(batch INTEGER PRIMARY KEY, sum TEXT NOT NULL)"
+TABLES = f"""
+{SUMS};
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE images(id INTEGER PRIMARY KEY, path BLOB UNIQUE NOT NULL, size INTEGER NOT NULL,
     mtime INTEGER NOT NULL, content TEXT, gone INTEGER NOT NULL DEFAULT 0);
@@ -61,6 +64,17 @@ CREATE TABLE classes(id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, class INTEG
 CREATE TABLE checks(id INTEGER PRIMARY KEY, image INTEGER UNIQUE NOT NULL, at REAL NOT NULL);
 CREATE TABLE lessons(number INTEGER PRIMARY KEY, at REAL NOT NULL, labels INTEGER NOT NULL,
     seconds REAL NOT NULL, method TEXT NOT NULL, accuracy REAL, low REAL, high REAL, checks INTEGER);
+"""
+
+# Finds rows that this module did not write: a store may come from a stranger.
+STRANGE = """
+SELECT 1 FROM images WHERE typeof(path)!='blob' OR typeof(size)!='integer' OR typeof(mtime)!='integer'
+    OR typeof(content) NOT IN ('text', 'null') UNION ALL
+SELECT 1 FROM classes WHERE typeof(class)!='integer' OR class NOT BETWEEN 1 AND 1000000000
+    OR typeof(name)!='text' OR merged_into NOT IN (SELECT class FROM classes) UNION ALL
+SELECT 1 FROM answers WHERE typeof(image)!='integer' OR class NOT IN (SELECT class FROM classes)
+    OR typeof(view)!='text' UNION ALL
+SELECT 1 FROM lessons WHERE labels NOT BETWEEN 0 AND 1000000000 OR accuracy NOT BETWEEN 0 AND 1 LIMIT 1
 """
 
 
@@ -112,6 +126,11 @@ class Change(NamedTuple):
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means that a file is damaged, and not that the disk is full or the like."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF not in NOT_DAMAGED
+
+
+def checksum(content: bytes) -> bytes:
+    """Return a checksum of a content."""
+    return blake2b(content, digest_size=CHECKSUM).digest()
 
 
 @contextmanager
@@ -202,7 +221,7 @@ class Store:
     """Open the labels in a folder, or begin them. Call its methods from one thread at a time."""
 
     def __init__(self, place: Path, *, read_only: bool = False) -> None:
-        self.place, self.file = place, place / LABELS
+        self.place, self.file, self._is_writer = place, place / LABELS, False
         if read_only and not self.file.exists():
             raise StoreError(f"There are no labels yet in {shown(place)}. Begin with ledl label FOLDER.")
         uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -223,9 +242,11 @@ class Store:
                 if not read_only:
                     if self.get("format") != str(FORMAT):
                         with self._transaction():
-                            self._add_sums()
+                            self.db.execute(SUMS)
+                            self._store_sums(self._sums())
                             self.set(format=str(FORMAT))
                     self._back_up()
+                self._is_writer = not read_only
                 opened.pop_all()
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
@@ -243,7 +264,6 @@ class Store:
             with self._transaction():
                 for statement in TABLES.split(";")[:-1]:
                     self.db.execute(statement)
-                self._add_sums()
                 self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
         found = self.get("format")
         if not found.isdecimal():
@@ -255,42 +275,42 @@ class Store:
             )
         if int(found) > 1 and not self._is_as_stored():
             raise sqlite3.DatabaseError("what it says is not what was stored")
+        merged = {one.id: [one.merged_into] for one in self.classes().values() if one.merged_into is not None}
+        try:
+            TopologicalSorter(merged).prepare()
+        except CycleError:
+            raise sqlite3.DatabaseError("classes are merged in a circle") from None
+        if self.db.execute(STRANGE).fetchone():
+            raise sqlite3.DatabaseError("it has rows that ledl label does not write")
 
     def _is_as_stored(self) -> bool:
         """Return whether the checksums are right."""
-        sums, settings = self._settings()
-        return sums.get("sum") == settings and all(
-            sums.get(f"sum {table}") == self._sum(table, until=sums.get(f"sum {table}", "").split(" ")[0])
-            for table in SAID
+        stored_sums = dict(self.db.execute("SELECT batch, sum FROM sums"))
+        return stored_sums == self._sums() | {SETTINGS: self._sum_of_settings()}
+
+    def _sums(self, since: int = 0) -> dict[int, str]:
+        """Return a checksum of each batch from this one on, with the classes and answers in it."""
+        sums = dict[int, str]()
+        for what in (
+            "id AS number, * FROM batches",
+            "batch AS number, * FROM classes",
+            "batch AS number, * FROM answers",
+        ):
+            rows = self.db.execute(f"SELECT {what} WHERE number>=? ORDER BY number, id", (since,))
+            for batch, *row in rows:
+                sums[batch] = checksum(f"{sums.get(batch)} {row!a}".encode()).hex()
+        return sums
+
+    def _sum_of_settings(self) -> str:
+        """Return a checksum of the settings and of the schema."""
+        rows = self.db.execute(
+            "SELECT key, value FROM meta UNION ALL SELECT 'table ' || name, sql FROM sqlite_master "
+            "WHERE name NOT LIKE 'sqlite%' ORDER BY 1"
         )
+        return checksum(ascii(rows.fetchall()).encode()).hex()
 
-    def _settings(self) -> tuple[dict[str, str], str]:
-        """Return the stored checksums, and the checksum of all other settings and of the schema as they are."""
-        rows = dict(
-            self.db.execute(
-                "SELECT key, value FROM meta UNION ALL SELECT 'table ' || name, sql FROM sqlite_master"
-            )
-        )
-        sums = {key: str(rows.pop(key)) for key in [*rows] if key.startswith("sum")}
-        return sums, blake2b(repr(sorted(rows.items())).encode(), digest_size=CHECKSUM).hexdigest()
-
-    def _add_sums(self) -> None:
-        """Store the checksums of the tables after they have grown."""
-        for table in SAID:
-            grown = self._sum(table, since=self.get(f"sum {table}", "0 "))
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (f"sum {table}", grown))
-
-    def _sum(self, table: str, since: str = "0 ", until: str = str(2**63 - 1)) -> str:
-        """Return the number of the last row of a table, up to `until`, and a checksum of all rows up to it.
-
-        It goes on from the one that was made before, `since`.
-        """
-        last, digest = since.split(" ")
-        query = f"SELECT * FROM {table} WHERE id>CAST(? AS INTEGER) AND id<=CAST(? AS INTEGER) ORDER BY id"
-        for row in self.db.execute(query, (last, until)):
-            digest = blake2b(f"{digest}{row}".encode(), digest_size=CHECKSUM).hexdigest()
-            last = str(row[0])
-        return f"{last} {digest}"
+    def _store_sums(self, sums: Mapping[int, str]) -> None:
+        self.db.executemany("INSERT OR REPLACE INTO sums VALUES(?, ?)", sums.items())
 
     def _damaged(self, error: sqlite3.DatabaseError) -> StoreError:
         if not is_damage(error):
@@ -298,12 +318,14 @@ class Store:
                 f"{shown(self.file)} cannot be opened: {error}. {ADVICE} The labels are as they were."
             )
         backup = self.place / BACKUP
-        there = (
-            f"{shown(backup)} has the labels at the last start: copy it to {LABELS}" if backup.exists() else ""
+        copy = (
+            f"{shown(backup)}, which is of the last start or end of ledl label,"
+            if backup.exists()
+            else "a copy"
         )
         return StoreError(
-            f"{shown(self.file)} cannot be read: {error}. {there or 'Put back a copy of it'}, and remove "
-            f"{LABELS}-wal and {LABELS}-shm. Or move the folder {shown(self.place)} away to begin again."
+            f"{shown(self.file)} cannot be read: {error}. Move it, {LABELS}-wal and {LABELS}-shm to another "
+            f"folder, and put {copy} in its place. Or move the folder {shown(self.place)} away to begin again."
         )
 
     def _back_up(self) -> None:
@@ -315,6 +337,7 @@ class Store:
         with suppress(PermissionError):
             part.chmod(0o600)
         part.replace(self.place / BACKUP)
+        (self.place / OLD_BACKUP).unlink(missing_ok=True)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -335,7 +358,12 @@ class Store:
                 raise
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and keep a copy of the labels, if they are in order and there is room for it."""
+        if self._is_writer:
+            self._is_writer = False
+            with suppress(sqlite3.Error, OSError):
+                if not self.is_deleted and self._is_as_stored():
+                    self._back_up()
         self.db.close()
         if self._held >= 0:
             os.close(self._held)
@@ -356,9 +384,16 @@ class Store:
 
     def set(self, **values: str) -> None:
         """Store settings, all or none."""
+        for text in (*values, *values.values()):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise StoreError(
+                    f"{shown(text)} cannot be kept for the next time, because it is not UTF-8. Rename it."
+                ) from None
         with nullcontext() if self.db.in_transaction else self._transaction():
             self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?, ?)", values.items())
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES('sum', ?)", (self._settings()[1],))
+            self._store_sums({SETTINGS: self._sum_of_settings()})
 
     def words(self) -> dict[str, int]:
         """Return which classes the words of folders and tables meant when they came: ids by source and word."""
@@ -479,7 +514,7 @@ class Store:
                 "INSERT INTO answers(batch, image, class, skipped, view, model) VALUES(?, ?, ?, ?, ?, ?)",
                 [(batch, *answer) for answer in change.answers],
             )
-            self._add_sums()
+            self._store_sums(self._sums(int(batch or 0)))
         return int(batch or 0)
 
     def stacks(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
@@ -496,7 +531,10 @@ class Store:
                 undo.append(redo.pop())
             else:
                 redo.clear()
-                undo = [*undo, (key, words)] if kind == "do" else []
+                if kind == "do":
+                    undo.append((key, words))
+                else:
+                    undo.clear()
         return undo, redo
 
     def undo(self, batch: int, words: str) -> Change:
@@ -699,5 +737,4 @@ class FeatureRows:
 
 def _with_checksum(image: int, size: int, content: str | None, row: bytes) -> bytes:
     """Return the features of an image with a checksum of these and of what they are of."""
-    about = f"{image} {size} {content} ".encode()
-    return row + blake2b(about + row, digest_size=CHECKSUM).digest()
+    return row + checksum(f"{image} {size} {content} ".encode() + row)
