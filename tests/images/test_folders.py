@@ -332,6 +332,10 @@ def test_images_without_labels(folder, tmp_path, monkeypatch):
     for name in ("../more/copy.png", "cat/0.png"):
         (tmp_path / "t.csv").write_text(f"path,label\n{name},none of these\n")
         assert listed("more", labels=["folder", "t.csv"])[1] == ["more/cat/b.png", "more/cat/c.png"]
+    shutil.copy("photos/cat/0.png", "photos/dog/copy.png")
+    for name in ("../more/copy.png", "cat/0.png"):
+        (tmp_path / "t.csv").write_text(f"path,label\n{name},none of these\ndog/copy.png,\n")
+        assert "photos/dog/copy.png" not in listed(labels=["folder", "t.csv"])[1]
     with pytest.raises(ImageError, match="empty has no images"):
         listed("empty")
     with pytest.raises(FileNotFoundError, match="There is no file or folder gone"):

@@ -130,11 +130,10 @@ def load_image_folder(
     free, inner = _without_labels(root, unlabelled, unused)
     by_file = _by_folder(root, inner, unused, notes) if FOLDER in given else {}
     in_folders = {*by_file}
-    if tables:
-        of_none = _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given)
-        for image in [*of_none, *equal_files(free.values(), of_none)]:
-            free.pop(os.path.realpath(image), None)
+    of_none = _add_tables(root, tables, by_file, unused, notes, has_folders=FOLDER in given) if tables else []
     free |= {os.path.realpath(file): file for file, label in by_file.items() if not label}
+    for image in [*of_none, *equal_files(free.values(), of_none)]:
+        free.pop(os.path.realpath(image), None)
     unused = [(file, reason) for file, reason in dict(unused).items() if os.path.realpath(file) not in free]
     files = sorted((file for file in by_file if by_file[file]), key=lambda file: (by_file[file], str(file)))
     n_added = len({*files} - in_folders) if in_folders else 0
