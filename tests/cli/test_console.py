@@ -152,3 +152,12 @@ def test_results_go_where_the_shell_sends_them_also_beside_a_bar(folder, model, 
     status, seen = run_in_terminal(*words, cwd=tmp_path)
     assert status == 0
     assert seen.replace("\r\n", "\n") == run(*words).stdout  # and no bar among them
+    status, seen = run_in_terminal(*words, "--review", "2", cwd=tmp_path)
+    lines = run(*words, "--review", "2").stdout
+    assert status == 0
+    assert lines in seen.replace("\r\n", "\n")
+    assert seen.index("images") < seen.rindex("images") < seen.index(lines.split()[0])  # the bar ends before
+    shell = shlex.join(map(str, [*LEDL, *words])) + " | cat"
+    status, seen = run_in_terminal("-c", shell, program=["sh"], cwd=tmp_path)
+    assert status == 0
+    assert seen.replace("\r\n", "\n") == run(*words).stdout

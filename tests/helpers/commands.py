@@ -26,7 +26,7 @@ def run(*words, cwd=".", env=()):
     return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
-def run_in_terminal(*words, cwd, out=None):
+def run_in_terminal(*words, cwd, out=None, program=LEDL):
     """Run a command as in a shell, with stdout in the file `out`, or on the terminal, too.
 
     Return its status and what the terminal got.
@@ -35,7 +35,7 @@ def run_in_terminal(*words, cwd, out=None):
     with contextlib.ExitStack() as opened:
         stdout = its_side if out is None else opened.enter_context(out.open("wb"))
         process = subprocess.Popen(
-            [*LEDL, *map(str, words)],
+            [*program, *map(str, words)],
             cwd=cwd, stdin=its_side, stdout=stdout, stderr=its_side,
             env={**os.environ, "LEDL_DATA": "/nowhere", "TERM": "xterm", "COLUMNS": "60"},
         )  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -111,10 +112,15 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
 def bar(console: Console, what: str, *, prints: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that shows the numbers of finished and of all items. Silent without a terminal.
 
-    Also where the block `prints` results on a terminal one by one: they show how far it is.
+    Also where the block `prints` results one by one, and not into a file: they show how far it is.
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    is_silent = not console.is_terminal or (prints and sys.stdout.isatty())
+    is_silent = not console.is_terminal
+    if prints and not is_silent:
+        try:
+            is_silent = not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+        except (AttributeError, OSError):  # it is closed
+            is_silent = True
     # Without the redirect, which would send stdout to the terminal of stderr, and not to the user's file.
     progress = Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=is_silent)
     with progress:

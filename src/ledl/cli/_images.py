@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -447,7 +448,8 @@ def predict(
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
         results = _work.Results(review or shows * _pages.N_REVIEW, shows * _pages.n_examples(classes))
-        with warnings_as_notes(console), bar(console, "images", prints=review is None) as watch:
+        with warnings_as_notes(console), ExitStack() as stack:
+            watch = stack.enter_context(bar(console, "images", prints=review is None))
             answers = predict_files(found, files, reject=reject, watch=watch)
             if sorter is not None:
                 answers = _work.sort_answers(answers, sorter, unsure)
@@ -455,6 +457,7 @@ def predict(
             answers = results.collect(with_truth)
             if review is not None:
                 deque(answers, maxlen=0)  # all of them, before the first is printed
+                stack.close()  # the bar
                 answers = iter(results.review)
             _work.write_answers(
                 answers,
