@@ -37,7 +37,7 @@ from ledl import (
     save,
 )
 from ledl.files import UNFINISHED
-from ledl.persistence import read
+from ledl.persistence import _tree, read
 from ledl.persistence._format import read_file, write_file
 
 HERE = Path(__file__).parent
@@ -315,6 +315,20 @@ def test_no_file_takes_many_times_its_size(path, content):
         bomb = '{"list":[' + part * (2**17 // len(part)) + "1]}"
         path.write_bytes(packed(text.replace('"here"', bomb), tensors))
         assert peak_of_loading(path) < 64 * path.stat().st_size
+
+
+def test_models_that_share_arrays_keep_no_more_than_there_is_room_for(path, monkeypatch):
+    """A Gram matrix of 2 MB for each: a file of some kB could take any memory."""
+    monkeypatch.setattr(_tree, "MAX_MADE", 2**23)
+    X, y = np.random.default_rng(0).normal(size=(500, 2)), np.arange(500) % 2
+    model = SRCClassifier().fit(X, y)
+    save(model, path, info=[model] * 40)
+    tracemalloc.start()
+    found = read(path)
+    assert tracemalloc.get_traced_memory()[0] < 2**24
+    tracemalloc.stop()
+    for one in (found.model, *found.info):
+        assert_array_equal(one.predict(X[:9]), model.predict(X[:9]))
 
 
 def test_large_arrays_are_read_once(path, traced):

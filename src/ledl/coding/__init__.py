@@ -6,6 +6,7 @@ given atoms. `code_in_chunks` codes many samples with a coder.
 
 from ledl.coding._api import float_tensor, sparse_encode
 from ledl.coding._coders import (
+    MAX_KEPT,
     OMP,
     Coder,
     CodingInfo,
@@ -22,6 +23,7 @@ from ledl.coding._coders import (
 )
 
 __all__ = [
+    "MAX_KEPT",
     "OMP",
     "Coder",
     "CodingInfo",

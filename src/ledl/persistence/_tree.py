@@ -24,6 +24,7 @@ import sklearn
 
 import ledl
 from ledl.arrays import Array
+from ledl.coding import MAX_KEPT
 from ledl.dictionary import FittedDictionary
 from ledl.persistence._checks import (
     ESTIMATORS,
@@ -226,6 +227,7 @@ class Decoder:
         self.used: set[int] = set()
         self._n_objects = 0
         self._room = MAX_MADE + TIMES_MADE * sum(array.nbytes for array in arrays)
+        self._to_keep = MAX_MADE  # bytes of what trials may leave behind to predict faster
 
     def decode(self, node: Any, where: str, depth: int = 0) -> Any:
         """Return the value of a tree. Errors call it `where`."""
@@ -323,8 +325,12 @@ class Decoder:
         model = cls(**params)
         vars(model).update(state)
         check_estimator(model)
-        if "_dictionary" in state:  # the trial may keep as much to predict faster
-            self._room -= state["_dictionary"].atoms.nbytes
+        if "_dictionary" in state:
+            record = state["_dictionary"]
+            self._room -= record.atoms.nbytes
+            self._to_keep -= min(8 * len(record.atoms) ** 2, MAX_KEPT)  # of a Gram matrix
+            if self._to_keep < 0:  # many models may share the arrays of a small file
+                record.kept.clear()
         return model
 
     def _check_known(self, fine: bool, what: str) -> None:
