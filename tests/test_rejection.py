@@ -243,6 +243,24 @@ def test_the_threshold_counts_ties_as_unlike(known):
     assert fitted.predict(X[100:101])[0] == -1
 
 
+def test_copies_are_judged_once_by_models_without_them(known):
+    """Models that knew a copy of each judged sample found every new sample unlike all classes."""
+    X, y = known[0][:60], known[1][:60]
+    once = RejectingClassifier(SRCClassifier()).fit(X, y)
+    twice = RejectingClassifier(SRCClassifier()).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    np.testing.assert_array_equal(twice.judged_, 2 * once.judged_)
+    # SRC: each copy is an atom, so that codes are shared among them, and residuals are the same.
+    np.testing.assert_allclose(twice.evidence_, once.evidence_, atol=1e-4)
+    X_new = known[0][60:400]
+    assert np.mean(twice.predict(X_new) == -1) == pytest.approx(np.mean(once.predict(X_new) == -1), abs=0.01)
+    # A label that contradicts another makes no copy, and one copy may have the weight zero.
+    weights = np.ones(122)
+    weights[[0, 2]] = 0
+    X, y = np.vstack([np.repeat(X, 2, axis=0), X[:2]]), np.append(np.repeat(y, 2), [4, 4])
+    judged = RejectingClassifier(CRCClassifier()).fit(X, y, sample_weight=weights).judged_
+    assert judged.tolist() == [1, 3, *range(4, 120, 2), 120, 121]
+
+
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):
     X, y = known[0][:60], known[1][:60]
     model = DKSVDClassifier(init="all", n_nonzero_coefs=5, random_state=0).fit(X, y)

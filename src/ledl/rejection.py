@@ -47,7 +47,7 @@ from ledl.estimators import (
 )
 from ledl.model_selection import LEDLClassifierCV, check_no_checkpoint
 from ledl.samples import check_rows, map_rows
-from ledl.semi_supervised import SemiSupervisedClassifier, evidence_of_atoms
+from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows, evidence_of_atoms
 
 TOO_FEW = (
     "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
@@ -104,7 +104,8 @@ class RejectingClassifier(  # type: ignore[call-arg]
 
     Each is standardised by its mean and its standard deviation over the training samples. The novelty is the
     second minus the first. The training samples are judged in cross-validation, each by a model that was fitted
-    without it. (A class with one sample is always learnt from, and its sample is not judged. A search such as
+    without it and its exact copies, which are judged once. (A class with one sample is always learnt from, and
+    its sample is not judged. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
     A `SemiSupervisedClassifier` has two more measures, the reach of the labels and the isolation of a sample.
@@ -611,18 +612,28 @@ def weights_among(arrays: Mapping[str, Any]) -> Array | None:
 def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> list[tuple[Array, Array]]:
     """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
 
-    With a number of folds, a class with one sample is never left out. Samples of weight zero count for nothing.
+    With a number of folds, a class with one sample is never left out, and of exact copies with the same label
+    one is tested, by a model that knows none of them. Samples of weight zero count for nothing.
     """
     classes, numbers = np.unique(y, return_inverse=True)
     if isinstance(cv, Integral):
-        used = np.ones(len(y), bool) if weights is None else weights > 0
+        used = np.arange(len(y)) if weights is None else np.flatnonzero(weights > 0)
+        copy_of = np.arange(len(y))  # which sample each one equals
+        rows = np.asarray(X) if isinstance(X, np.ndarray) or hasattr(X, "iloc") else copy_of
+        if rows.ndim == 2 and rows.dtype.kind in "biuf":
+            copy_of = distinct_rows(rows)[1] * len(classes) + numbers
+        distinct = used[np.sort(np.unique(copy_of[used], return_index=True)[1])]
+        if len(distinct) > len(np.unique(numbers[distinct])):
+            used = distinct
+        else:  # tests of copies are better than no test
+            copy_of = np.arange(len(y))
         counts = np.bincount(numbers[used])
-        several = np.flatnonzero((counts[numbers] > 1) & used)
+        several = used[counts[numbers[used]] > 1]
         if not several.size:
             raise ValueError(TOO_FEW)
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
         tests = [several[test] for _, test in splitter.split(several, numbers[several])]
-        return [(np.setdiff1d(np.arange(len(y)), test), test) for test in tests]
+        return [(np.flatnonzero(~np.isin(copy_of, copy_of[test])), test) for test in tests]
     folds = list(check_cv(cv, y, classifier=True).split(X, y))
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if (tested != 1).any():
