@@ -318,14 +318,12 @@ class Store:
                 f"{shown(self.file)} cannot be opened: {error}. {ADVICE} The labels are as they were."
             )
         backup = self.place / BACKUP
-        copy = (
-            f"{shown(backup)}, which is of the last start or end of ledl label,"
-            if backup.exists()
-            else "a copy"
-        )
+        there = "a copy"
+        if backup.exists():
+            there = f"{shown(backup)}, which is of the last start or end of ledl label,"
         return StoreError(
             f"{shown(self.file)} cannot be read: {error}. Move it, {LABELS}-wal and {LABELS}-shm to another "
-            f"folder, and put {copy} in its place. Or move the folder {shown(self.place)} away to begin again."
+            f"folder, and copy {there} to {LABELS}. Or move the folder {shown(self.place)} away to begin again."
         )
 
     def _back_up(self) -> None:
