@@ -259,6 +259,22 @@ def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(how, photos, 
     assert sorted(after.values()) == sorted(before.values())
 
 
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_an_image_that_another_run_sorts_meanwhile_is_there_once(how, photos, tmp_path, monkeypatch):
+    taken, image = tmp_path / "sorted" / "cat" / "1.png", photos / "1.png"
+
+    def come_second(make, *args, **more):
+        if not taken.exists():
+            taken.write_bytes(image.read_bytes())
+        make(*args, **more)
+
+    for name in ("link", "symlink"):
+        monkeypatch.setattr(os, name, partial(come_second, getattr(os, name)))
+    sorter = sort(photos, tmp_path / "sorted", how)
+    assert sorted(contents(tmp_path / "sorted")) == sorted(PLACES.values())
+    assert sorter.n_there == 1
+
+
 def test_a_move_that_was_cut_off_is_finished(photos, tmp_path, monkeypatch):
     """A kill, or a folder that may not be changed, comes between the new name and the end of the old one."""
     image, sorted_to = photos / "1.png", tmp_path / "sorted" / "cat" / "1.png"

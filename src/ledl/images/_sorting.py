@@ -126,7 +126,7 @@ class Sorter:
                     target.unlink()  # the image comes in place of a link from an earlier time
                 elif target.is_file() and filecmp.cmp(source, target, shallow=False):
                     if self.how == "move" and _are_two_names(source, target):
-                        source.unlink()  # a move that was cut off
+                        source.unlink(missing_ok=True)  # a move that was cut off, or ends elsewhere
                     else:
                         self.n_there += 1
                     break
@@ -173,7 +173,9 @@ class Sorter:
             if target.is_file():
                 self._taken[(*key, target.stat().st_size)].new.append(target)
         yield from self._like(source, self._taken.get((*key, size), Alike()))
-        yield from chain([target], targets)
+        for free in chain([target], targets):
+            yield free
+            yield free  # to compare it if another process has taken the name meanwhile
 
     def _like(self, source: Path, files: Alike) -> list[Path]:
         """Return the files that may have the content of an image, without a look at all pairs."""
