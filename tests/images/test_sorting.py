@@ -4,6 +4,7 @@ import errno
 import filecmp
 import os
 import shutil
+import time
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ledl.files import ABANDONED_AFTER
 from ledl.images import REJECTED, UNSURE, ImageError, Sorter
 
 
@@ -154,6 +156,45 @@ def test_a_full_disk_leaves_no_part_of_a_file(how, photos, tmp_path, monkeypatch
         sorter.put(photos / "2.png", "dog")
     assert [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()] == ["cat/1.png"]
     assert (photos / "2.png").exists()
+
+
+def test_parts_of_killed_runs_are_removed_when_they_are_old(photos, tmp_path, monkeypatch):
+    out = tmp_path / "sorted"
+    sort(photos, out, "copy")
+
+    def stop(source, part, **options):
+        Path(part).write_bytes(b"a part")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", stop)
+        patched.setattr(Path, "unlink", lambda path, **options: None)  # as after SIGKILL
+        with pytest.raises(KeyboardInterrupt):
+            Sorter(out, ["cat", "dog"]).put(photos / "1.png", "dog")
+    (left,) = {*(out / "dog").iterdir()} - {out / "dog" / "2.png"}
+    for name in ("0123456789abcdef.part", "notes.part", ".1.png.part"):
+        (out / "dog" / name).write_text("somebody's")
+    Sorter(out, ["cat", "dog"])
+    assert left.exists()  # another process may be writing it
+    later = time.time() + ABANDONED_AFTER
+    monkeypatch.setattr(time, "time", lambda: later)
+    before = {*out.rglob("*")}
+    Sorter(out, ["cat", "dog"])
+    assert before - {*out.rglob("*")} == {left}
+
+
+def test_a_copy_of_an_old_image_is_not_taken_for_an_abandoned_part(photos, tmp_path, monkeypatch):
+    """It has the time of the image before it has its name."""
+    link = os.link
+
+    def look(part, target, **options):
+        Sorter(tmp_path / "sorted", ["cat", "dog"])  # another run begins
+        link(part, target, **options)
+
+    monkeypatch.setattr(os, "link", look)
+    before = contents(photos)
+    sort(photos, tmp_path / "sorted", "copy")
+    assert contents(tmp_path / "sorted") == {PLACES[name]: before[name] for name in before}
 
 
 def test_what_is_sorted_already_is_left_out(photos, tmp_path):

@@ -33,7 +33,7 @@ from ledl.arrays import Array, row_factorization
 from ledl.code_digests import described
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
-from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
+from ledl.files import UNFINISHED, open_regular, remove_abandoned, write_atomically
 from ledl.methods import (
     DATASET_TITLES,
     METHODS,
@@ -673,12 +673,7 @@ class Store:
             raise OSError(
                 f"out={str(self.folder)!r} cannot be written to: {error}. Choose another folder."
             ) from error
-        for path in self.folder.glob(f"cells/*/{UNFINISHED}"):
-            try:
-                if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
-                    path.unlink()
-            except OSError:  # somebody else was faster
-                continue
+        remove_abandoned(self.folder, f"cells/*/{UNFINISHED}")
 
     def _path(self, identity: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(as_json(identity), sort_keys=True).encode()).hexdigest()
