@@ -347,6 +347,8 @@ def test_a_file_without_end_is_not_read(tmp_path, monkeypatch):
         {"predicted": [0]}, {"predicted": [0, 1, 1, "<b>"]}, {"n_test": 4.0}, {"settings": []},
         {"n_shared": -1}, {"n_shared": 5},
         {"made_by": {"commit": 1}}, {"agreement": "all"}, {"agreement": 5}, {"agreement": 0.5},
+        {"seconds": 10**30}, {"fit_seconds": 10**24}, {"predict_seconds": 1e300},
+        {"predicted": [0, 1, 1, 10**24]},
         {"select_seconds": None}, {"select_seconds": -5.0}, {"cv_accuracy": "=1+2"},
     ],
     ids=str,
