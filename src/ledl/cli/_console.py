@@ -71,7 +71,7 @@ def say(console: Console, text: str, style: str = "") -> None:
 
 
 def close_stdout() -> None:
-    """Let what is printed on stdout, also what Python flushes at exit, go nowhere."""
+    """Send what is printed on stdout nowhere, also what Python flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
