@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 # Pattern of the names of files that are being written: a digest of the name that they will get, and random
 # digits. They are short, whatever that name is.
-UNFINISHED = f".{'?' * 16}-{'?' * 16}.part"
+UNFINISHED = f".{'[0-9a-f]' * 16}-{'[0-9a-f]' * 16}.part"
 # Such a file belongs to a killed writer if nobody has written to it for so many seconds.
 ABANDONED_AFTER = 3600.0
 
@@ -51,6 +51,11 @@ def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None
     return place, found
 
 
+def unfinished(place: Path) -> Path:
+    """Return a new name for a file while it is written, next to the name that it will get."""
+    return place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
+
+
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> None:
     """Write a file completely, or leave it as it was if anything fails.
 
@@ -58,7 +63,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> 
     writes them to the open file that it gets.
     """
     place, old = place_for(path)
-    temporary = place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
+    temporary = unfinished(place)
     # Nobody can read it who could not read the old file. For a new file the system applies the umask.
     mode = 0o666 if old is None else 0o600 | old.st_mode & 0o777
     file = open(temporary, "x+b", opener=partial(os.open, mode=mode))  # noqa: SIM115
@@ -84,9 +89,16 @@ def remove_unfinished(path: str | os.PathLike[str], seconds: float = 0) -> None:
     A writer that still runs gets a FileNotFoundError. The time grows with the number of files in the folder.
     """
     place = Path(os.path.realpath(path))
-    for part in place.parent.glob(f"{_begin_of_unfinished(place)}*"):
+    remove_abandoned(place.parent, f"{_begin_of_unfinished(place)}*", seconds)
+
+
+def remove_abandoned(folder: Path, pattern: str = UNFINISHED, seconds: float = ABANDONED_AFTER) -> None:
+    """Delete what killed writers of any files have left in a folder, if it is as old as that."""
+    for part in folder.glob(pattern):
         with suppress(OSError):  # somebody else was faster, or it is somebody else's
-            if time.time() - part.stat().st_mtime >= seconds:
+            found = part.lstat()
+            # A copy has the time of its original; the second time is the system's.
+            if time.time() - max(found.st_mtime, found.st_ctime) >= seconds:
                 part.unlink()
 
 

@@ -1,6 +1,8 @@
 """What all commands print to people and programs, and how they end."""
 
+import errno
 import io
+import os
 import shlex
 import shutil
 import signal
@@ -83,6 +85,39 @@ def test_a_closed_pipe_prints_no_error(folder, model, tmp_path):
     assert process.returncode != 0
 
 
+def run_unread(*words):
+    """Run a command whose reader is gone before the first line. Return its status and stderr."""
+    words = [*LEDL, *map(str, words)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        printed = process.stderr.read()
+    return process.returncode, printed
+
+
+def test_fit_writes_all_files_also_if_nobody_reads_its_lines(folder, tmp_path):
+    outputs = [tmp_path / name for name in ("model.ledl", "labels.csv", "page.html")]
+    words = [word for pair in zip(("-o", "--write-labels", "--page"), outputs, strict=True) for word in pair]
+    _, printed = run_unread("fit", folder / "known", "--unlabelled", folder / "others", *words, *FAST)
+    assert [path.exists() for path in outputs] == [True] * 3, printed
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_predict_writes_all_files_also_if_nobody_reads_its_lines(folder, model, tmp_path, form):
+    whole = ["predict", model, folder / "known", "--labels", "folder", "--format", form]
+    outputs = {}
+    for name, ends in (("read", lambda *words: run(*words).returncode), ("unread", run_unread)):
+        place = tmp_path / name
+        place.mkdir()
+        files = place / "sorted", place / "page.html", place / "matrix.csv"
+        ended = ends(*whole, "--sort-into", files[0], "--page", files[1], "--confusion", files[2])
+        images = sorted(str(path.relative_to(place)) for path in files[0].rglob("*"))
+        assert images
+        outputs[name] = files[1].exists(), files[2].read_text(), images
+    assert outputs["read"] == outputs["unread"]
+    status, printed = ended
+    assert (status, "Copied into folders" in printed) == (0, True)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize(
     "words",
@@ -110,6 +145,40 @@ def test_a_full_disk_behind_a_redirect_is_one_line(folder, model, tmp_path, word
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["fit", "KNOWN", *FAST, "-o"], "new.ledl"),
+        (["predict", "MODEL", "KNOWN", "--page"], "page.html"),
+        (["explain", "MODEL", "IMAGE", "-o"], "page.html"),
+    ],
+    ids=["fit", "predict", "explain"],
+)
+def test_a_full_disk_is_said_with_the_name_of_the_file_and_the_remedy(
+    folder, model, tmp_path, monkeypatch, words, name
+):
+    def fill(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("ledl.files._give_access", fill)
+    places = {"MODEL": model, "KNOWN": folder / "known", "IMAGE": folder / "known" / "null" / "00.png"}
+    done = run(*(places.get(word, word) for word in words), tmp_path / name)
+    assert done.returncode == 2
+    text = f"{(tmp_path / name).resolve()} cannot be written: No space left on device. Make room, or"
+    assert f"Error: {text} write it elsewhere." in done.stderr
+
+
+def test_a_disk_that_is_read_only_is_said_with_the_remedy(tmp_path, monkeypatch):
+    def refuse(path, *args, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    done = run("datasets", "digits", "-o", tmp_path / "d")
+    assert done.returncode == 2
+    reason = "cannot be written: Read-only file system. Write it elsewhere."
+    assert done.stderr == f"Error: {tmp_path / 'd' / '0'} {reason}\n"
+
+
 def test_output_that_the_shell_has_closed_is_not_missed(folder, model):
     image = folder / "known" / "null" / "00.png"
     words = shlex.join([*LEDL, "predict", str(model), str(image), "--format", "csv"])
@@ -118,8 +187,11 @@ def test_output_that_the_shell_has_closed_is_not_missed(folder, model):
 
 
 def test_ctrl_c_ends_cleanly(folder, model, tmp_path):
+    image = folder / "known" / "null" / "00.png"
+    for i in range(2000):  # so many lines do not fit into a pipe: the command waits for a reader
+        os.link(image, tmp_path / f"{i:050d}.png")
     process = subprocess.Popen(
-        [*LEDL, "predict", str(model), *[str(folder / "known")] * 300],
+        [*LEDL, "predict", str(model), str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

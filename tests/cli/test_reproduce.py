@@ -98,6 +98,25 @@ def test_json_for_machines_is_all_of_stdout(tmp_path):
     assert found["failures"] == []
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_own_methods_print_is_not_among_the_results(tmp_path, jobs):
+    (tmp_path / "loud.py").write_text(
+        "from sklearn.neighbors import KNeighborsClassifier\n"
+        "print('imported')\n"
+        "class Loud(KNeighborsClassifier):\n"
+        "    def fit(self, X, y):\n"
+        "        print('fitted')\n"
+        "        return super().fit(X, y)\n"
+    )
+    words = [*QUICK[2:-2], "--methods", "loud:Loud", "--jobs", str(jobs), "--out", "out", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ledl", "reproduce", *words],
+        capture_output=True, text=True, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["failures"] == []
+    assert {"imported", "fitted"} <= {*done.stderr.splitlines()}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from unittest.mock import patch
@@ -19,7 +20,6 @@ from ledl import LEDLClassifierCV
 from ledl.datasets import few_shot_splits
 from ledl.experiments import METHODS, _cells
 from ledl.experiments._cells import (
-    ABANDONED_AFTER,
     TRIED_POWERS,
     Cell,
     Store,
@@ -28,6 +28,7 @@ from ledl.experiments._cells import (
     load_dataset,
     run_cell,
 )
+from ledl.files import ABANDONED_AFTER
 from ledl.kernels import power_of
 
 TIMES = ("fit_seconds", "predict_seconds", "select_seconds", "seconds")
@@ -346,6 +347,8 @@ def test_a_file_without_end_is_not_read(tmp_path, monkeypatch):
         {"predicted": [0]}, {"predicted": [0, 1, 1, "<b>"]}, {"n_test": 4.0}, {"settings": []},
         {"n_shared": -1}, {"n_shared": 5},
         {"made_by": {"commit": 1}}, {"agreement": "all"}, {"agreement": 5}, {"agreement": 0.5},
+        {"seconds": 10**30}, {"fit_seconds": 10**24}, {"predict_seconds": 1e300},
+        {"predicted": [0, 1, 1, 10**24]},
         {"select_seconds": None}, {"select_seconds": -5.0}, {"cv_accuracy": "=1+2"},
     ],
     ids=str,
@@ -398,7 +401,7 @@ def test_several_writers_leave_complete_files(tmp_path):
     assert len(list((tmp_path / "cells").glob("*/.*"))) == 0
 
 
-def test_files_of_killed_writers_are_removed_when_they_are_old(tmp_path):
+def test_files_of_killed_writers_are_removed_when_they_are_old(tmp_path, monkeypatch):
     store = Store(tmp_path)
     store.put(IDENTITY, RESULT)
     path = the_file(tmp_path)
@@ -406,9 +409,9 @@ def test_files_of_killed_writers_are_removed_when_they_are_old(tmp_path):
     not_ours = [path.parent / ".eslintrc.json.bak", tmp_path / ".settings.json.old"]
     for file in (old, new, *not_ours):
         file.write_text("{")
-    long_ago = old.stat().st_mtime - 2 * ABANDONED_AFTER
-    for file in (old, *not_ours):
-        os.utime(file, (long_ago, long_ago))
+    later = time.time() + 2 * ABANDONED_AFTER
+    os.utime(new, (later, later))
+    monkeypatch.setattr(time, "time", lambda: later)
     store.prepare()
     assert (old.exists(), new.exists(), path.exists()) == (False, True, True)
     assert all(file.exists() for file in not_ours)

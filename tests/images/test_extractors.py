@@ -20,6 +20,7 @@ from helpers.networks import write_model
 from ledl import CRCClassifier, image_models
 from ledl.datasets import load, load_image_folder
 from ledl.features import CAFFE, ImageError, NetworkError, NetworkFeatures, PixelFeatures, Preprocessing
+from ledl.files import ABANDONED_AFTER, unfinished
 from ledl.images import _extractors
 from ledl.images._extractors import pyramid_parts
 from ledl.images._networks import OnnxNetwork
@@ -246,6 +247,22 @@ def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
     os.mkfifo(kept)
     with pytest.warns(UserWarning, match="Features cannot be kept in .*not a regular file"):
         assert_array_equal(extractor.transform(files[:1]), expected)
+
+
+def test_parts_of_killed_runs_among_kept_features_are_removed_when_they_are_old(
+    files, model, tmp_path, monkeypatch
+):
+    extractor = NetworkFeatures(model[0], preprocessing=SMALL, cache=tmp_path / "cache")
+    extractor.transform(files)
+    kept = {*(tmp_path / "cache").rglob("*")}
+    part = unfinished(next(path for path in kept if path.suffix == ".npy"))
+    part.write_bytes(b"a part")
+    extractor.fit()
+    assert part.exists()  # another process may be writing it
+    later = time.time() + ABANDONED_AFTER
+    monkeypatch.setattr(time, "time", lambda: later)
+    extractor.fit()
+    assert {*(tmp_path / "cache").rglob("*")} == kept
 
 
 def test_a_cache_that_cannot_be_is_named_with_the_option(files, model, tmp_path):

@@ -4,6 +4,7 @@ import errno
 import filecmp
 import os
 import shutil
+import time
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ledl.files import ABANDONED_AFTER
 from ledl.images import REJECTED, UNSURE, ImageError, Sorter
 
 
@@ -156,6 +158,45 @@ def test_a_full_disk_leaves_no_part_of_a_file(how, photos, tmp_path, monkeypatch
     assert (photos / "2.png").exists()
 
 
+def test_parts_of_killed_runs_are_removed_when_they_are_old(photos, tmp_path, monkeypatch):
+    out = tmp_path / "sorted"
+    sort(photos, out, "copy")
+
+    def stop(source, part, **options):
+        Path(part).write_bytes(b"a part")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", stop)
+        patched.setattr(Path, "unlink", lambda path, **options: None)  # as after SIGKILL
+        with pytest.raises(KeyboardInterrupt):
+            Sorter(out, ["cat", "dog"]).put(photos / "1.png", "dog")
+    (left,) = {*(out / "dog").iterdir()} - {out / "dog" / "2.png"}
+    for name in ("0123456789abcdef.part", "notes.part", ".1.png.part"):
+        (out / "dog" / name).write_text("somebody's")
+    Sorter(out, ["cat", "dog"])
+    assert left.exists()  # another process may be writing it
+    later = time.time() + ABANDONED_AFTER
+    monkeypatch.setattr(time, "time", lambda: later)
+    before = {*out.rglob("*")}
+    Sorter(out, ["cat", "dog"])
+    assert before - {*out.rglob("*")} == {left}
+
+
+def test_a_copy_of_an_old_image_is_not_taken_for_an_abandoned_part(photos, tmp_path, monkeypatch):
+    """It has the time of the image before it has its name."""
+    link = os.link
+
+    def look(part, target, **options):
+        Sorter(tmp_path / "sorted", ["cat", "dog"])  # another run begins
+        link(part, target, **options)
+
+    monkeypatch.setattr(os, "link", look)
+    before = contents(photos)
+    sort(photos, tmp_path / "sorted", "copy")
+    assert contents(tmp_path / "sorted") == {PLACES[name]: before[name] for name in before}
+
+
 def test_what_is_sorted_already_is_left_out(photos, tmp_path):
     sorter = Sorter(photos, ["deep", "cat"])  # into the folder of the images itself
     files = [photos / "1.png", photos / "deep" / "1.png", photos / "deep" / "x" / "y.png"]
@@ -257,6 +298,22 @@ def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(how, photos, 
     after = contents(tmp_path / "sorted")
     assert after.pop("cat/1.png") == b"somebody's"
     assert sorted(after.values()) == sorted(before.values())
+
+
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_an_image_that_another_run_sorts_meanwhile_is_there_once(how, photos, tmp_path, monkeypatch):
+    taken, image = tmp_path / "sorted" / "cat" / "1.png", photos / "1.png"
+
+    def come_second(make, *args, **more):
+        if not taken.exists():
+            taken.write_bytes(image.read_bytes())
+        make(*args, **more)
+
+    for name in ("link", "symlink"):
+        monkeypatch.setattr(os, name, partial(come_second, getattr(os, name)))
+    sorter = sort(photos, tmp_path / "sorted", how)
+    assert sorted(contents(tmp_path / "sorted")) == sorted(PLACES.values())
+    assert sorter.n_there == 1
 
 
 def test_a_move_that_was_cut_off_is_finished(photos, tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """Opening a folder: which images there are, where labels are kept, which features."""
 
 import shutil
+import time
 
 import pytest
 
 from helpers.labels import ids_of
+from ledl.files import ABANDONED_AFTER, unfinished
 from ledl.labelling import Options, opened
 from ledl.labelling._export import learn_here
 from ledl.labelling._session import RefusedError, UnknownError
@@ -54,6 +56,20 @@ def test_links_out_of_the_folder_are_listed_and_not_shown(folder, tmp_path, open
     for look in (session.picture, session.large_picture):
         with pytest.raises(UnknownError, match="outside"):
             look(i)
+
+
+def test_parts_of_pictures_of_killed_servers_are_removed_when_they_are_old(folder, open_folder, monkeypatch):
+    session = open_folder(folder)
+    session.picture(0)
+    (made,) = (session.store.place / "thumbs").rglob("*.jpg")
+    part = unfinished(made)
+    part.write_bytes(b"a part")
+    open_folder(folder)
+    assert part.exists()
+    later = time.time() + ABANDONED_AFTER
+    monkeypatch.setattr(time, "time", lambda: later)
+    open_folder(folder)
+    assert {*made.parent.iterdir()} == {made}
 
 
 def test_features_are_refused_before_anything_is_written(folder, open_folder):

@@ -71,6 +71,11 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
+def close_stdout() -> None:
+    """Send what is printed on stdout nowhere, also what Python flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[None]:
     """Print an error in one line, or the text `stopped` after Ctrl-C, and exit with a status."""
@@ -80,12 +85,14 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
         say(console, stopped)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:  # the reader of the output is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it at exit
+        close_stdout()
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         text = str(error) or "There is not enough memory. Use smaller or fewer images."
-        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
-            text = f"The output cannot be written: {error.strerror}. Make room, or write it elsewhere."
+        if isinstance(error, OSError) and error.errno in (*NO_ROOM, errno.EROFS):
+            what = error.filename or "The output"
+            remedy = "Make room, or write it" if error.errno in NO_ROOM else "Write it"
+            text = f"{what} cannot be written: {error.strerror}. {remedy} elsewhere."
         say(console, f"Error: {as_options(text)}", style="red")
         raise typer.Exit(FAILED) from None
 

@@ -24,6 +24,7 @@ from ledl.cli._console import (
     SOME_UNREADABLE,
     PipedConsole,
     bar,
+    close_stdout,
     errors_reported,
     say,
     shown_log,
@@ -315,7 +316,13 @@ def fit(
                 report=partial(say, console),
             )
         record, people, notes = trained.record, PipedConsole(), training_notes(trained)
+        # All files come before the first line: its reader may end then, as head -1 does.
         save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
+        labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
+        if write_labels is not None:
+            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
+        if page is not None:
+            write_atomically(page, _pages.training_page(trained, out, notes).encode())
         for name, text in facts(trained).items():
             if name != "classes":
                 say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
@@ -323,8 +330,6 @@ def fit(
             say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
         say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
         if write_labels is not None:
-            labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
-            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
             say(people, f"{'Labels:':12s}{write_labels} ({len(labelled)} images)")
         for line in notes:
             say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
@@ -333,7 +338,6 @@ def fit(
             sure = "" if record.cv_probabilities is None else f" ({100 * record.cv_probabilities[i, 0]:.0f} %)"
             say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
         if page is not None:
-            write_atomically(page, _pages.training_page(trained, out, notes).encode())
             say(people, f"{'Page:':12s}{page.resolve()}")
         words = [word for name in labels or ["folder"] for word in ("--labels", name)]
         rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]
@@ -459,17 +463,25 @@ def predict(
                 deque(answers, maxlen=0)  # all of them, before the first is printed
                 stack.close()  # the bar
                 answers = iter(results.review)
-            _work.write_answers(
-                answers,
-                form.value,
-                top=top,
-                widths=widths,
-                has_truth=bool(labels),
-                has_probability=has_probabilities(found),
-                has_p_value=reject is not None,
-                mistakes=mistakes,
-                mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
-            )
+            try:
+                _work.write_answers(
+                    answers,
+                    form.value,
+                    top=top,
+                    widths=widths,
+                    has_truth=bool(labels),
+                    has_probability=has_probabilities(found),
+                    has_p_value=reject is not None,
+                    mistakes=mistakes,
+                    mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
+                )
+            except BrokenPipeError:  # the reader of the output is gone
+                if sorter is None and page is None and confusion is None:
+                    raise
+                close_stdout()
+                deque(answers, maxlen=0)  # the files are still wanted
+        if page is not None:
+            write_atomically(page, _pages.results_page(found, results, model, classes).encode())
         for reason in results.unreadable:
             say(console, f"Unreadable: {visible(reason)}", style="red")
         if results.unreadable:
@@ -480,7 +492,6 @@ def predict(
         if sorter is not None:
             say(console, sorter.summary())
         if page is not None:
-            write_atomically(page, _pages.results_page(found, results, model, classes).encode())
             say(console, f"Page: {page.resolve()}")
     if results.unreadable:
         raise typer.Exit(SOME_UNREADABLE)

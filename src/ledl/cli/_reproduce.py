@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -148,13 +148,14 @@ def reproduce(
     if any(":" in name for name in (*more, *named)):
         sys.path.insert(0, os.getcwd())  # for modules in this folder
     try:
-        plan = experiments.Plan(
-            (*_expand(chosen, "paper", PAPER_DATASETS), *files),
-            _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
-            select.value,
-            n_per_class,
-            splits,
-        )
+        with redirect_stdout(sys.stderr):  # also what own methods print: stdout has the results alone
+            plan = experiments.Plan(
+                (*_expand(chosen, "paper", PAPER_DATASETS), *files),
+                _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
+                select.value,
+                n_per_class,
+                splits,
+            )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--methods") from error
     if is_semi and not any(METHODS[name].unlabelled for name in plan.methods if name in METHODS):
@@ -171,7 +172,7 @@ def reproduce(
     kept = f"Finished cells are kept in {out}."
     with errors_reported(console, f"Stopped. {kept} Run the same command again to continue."):
         try:
-            with _progress(console) as (watch, tell):
+            with redirect_stdout(sys.stderr), _progress(console) as (watch, tell):
                 outcome = experiments.reproduce(
                     plan,
                     out,

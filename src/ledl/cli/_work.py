@@ -333,8 +333,14 @@ def show_judged(
 ) -> None:
     """Print the accuracy on the known classes, the answers for other images, and the confusion matrix.
 
-    Rows of the matrix are the tested classes, columns the answers. It is also written to the CSV file `out`.
+    Rows of the matrix are the tested classes, columns the answers. It is written to the CSV file `out` first.
     """
+    rows, columns = sides(counts, classes)
+    if out is not None:
+        text = io.StringIO()
+        matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
+        csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
+        write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(counts[name, name] for name in classes)
@@ -354,7 +360,6 @@ def show_judged(
         what = f"{n_refused} of them were rejected" if can_reject else "they do not count"
         unknown = f"{counts.total() - n} images have labels that the model does not know"
         say(console, f"{unknown} ({names}): {what}.")
-    rows, columns = sides(counts, classes)
     if rows and len(columns) <= WIDEST_MATRIX:
         say(console, "\nConfusion matrix: rows are true labels, columns are answers.")
         # Heads of columns are the names of classes if they are short, else numbers.
@@ -385,11 +390,6 @@ def show_judged(
         say(console, "\nMost frequent mistakes:")
     for n, truth, said in wrong[:5]:
         say(console, visible(f"{n:4d}  {truth} predicted as {said}"))
-    if out is not None:
-        text = io.StringIO()
-        matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
-        csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
-        write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
 
 
 def write_images(name: str, folder: Path) -> tuple[int, int]:

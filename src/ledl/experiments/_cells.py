@@ -33,7 +33,7 @@ from ledl.arrays import Array, row_factorization
 from ledl.code_digests import described
 from ledl.datasets import few_shot_splits, load, n_shared_samples
 from ledl.experiments._rivals import HiddenLabelSearch
-from ledl.files import ABANDONED_AFTER, UNFINISHED, open_regular, write_atomically
+from ledl.files import UNFINISHED, open_regular, remove_abandoned, write_atomically
 from ledl.methods import (
     DATASET_TITLES,
     METHODS,
@@ -75,6 +75,7 @@ TRIED_POWERS = (1.0, 0.5, 0.25)
 NAMES_IN_FILES = (("X", "y"), ("data", "target"), ("features", "labels"))  # samples and labels
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 LARGEST_CELL = 2**26  # bytes; a cell has a few for each test sample
+LARGEST_NUMBER = 2**53  # all whole numbers up to it are floats, too
 
 
 def load_dataset(name: str) -> Bunch:
@@ -622,7 +623,7 @@ class Store:
             return None
         result = entry.get("result")
         # Old versions wrote no checksum.
-        is_whole = entry.get("checksum") in (None, _checksum(entry["identity"], result))
+        is_whole = entry.get("checksum") in (None, _checksum(result))
         return result if is_whole and is_result(result) else None
 
     def get_checked(self, cell: Cell) -> dict[str, Any] | None:
@@ -651,9 +652,8 @@ class Store:
     def _write(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         path = self._path(identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        entry = {"identity": as_json(identity), "result": result}
-        text = json.dumps({**entry, "checksum": _checksum(**entry)}, allow_nan=False)
-        write_atomically(path, text.encode())
+        entry = {"identity": as_json(identity), "result": result, "checksum": _checksum(result)}
+        write_atomically(path, json.dumps(entry, allow_nan=False).encode())
 
     def write_run_record(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Write a record of this run to a new file, and return it: options, time, versions, machine."""
@@ -673,12 +673,7 @@ class Store:
             raise OSError(
                 f"out={str(self.folder)!r} cannot be written to: {error}. Choose another folder."
             ) from error
-        for path in self.folder.glob(f"cells/*/{UNFINISHED}"):
-            try:
-                if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
-                    path.unlink()
-            except OSError:  # somebody else was faster
-                continue
+        remove_abandoned(self.folder, f"cells/*/{UNFINISHED}")
 
     def _path(self, identity: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(as_json(identity), sort_keys=True).encode()).hexdigest()
@@ -686,8 +681,8 @@ class Store:
         return self.folder / "cells" / kind / f"{digest[:32]}.json"
 
 
-def _checksum(identity: Any, result: Any) -> str:
-    return hashlib.sha256(json.dumps([identity, result]).encode()).hexdigest()
+def _checksum(result: Any) -> str:
+    return hashlib.sha256(json.dumps(result).encode()).hexdigest()
 
 
 def as_json(identity: Any) -> Any:
@@ -717,14 +712,14 @@ def is_result(result: Any) -> bool:
     more = [result.get(name, 0.0) for name in ("agreement", "select_seconds")]
     labels, warned, made_by = result.get("predicted"), result.get("warnings"), result.get("made_by", {})
     return (
-        all(type(x) in (int, float) and 0 <= x < math.inf for x in [*numbers, *more])
+        all(type(x) in (int, float) and 0 <= x <= LARGEST_NUMBER for x in [*numbers, *more])
         and type(result.get("cv_accuracy", 0.0)) is float
         and max(result["accuracy"], result.get("agreement", 0.0)) <= 1
         and all(type(result.get(name)) is int and result[name] >= 0 for name in ("n_test", "n_shared"))
         and result["n_shared"] <= result["n_test"]
         and isinstance(labels, list)
         and len(labels) == result["n_test"]
-        and all(type(label) is int for label in labels)
+        and all(type(label) is int and abs(label) <= LARGEST_NUMBER for label in labels)
         and isinstance(result.get("settings"), dict)
         and ("agreement" not in result or type(result["settings"].get("transform_tol")) is float)
         and isinstance(warned, list)

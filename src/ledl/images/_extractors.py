@@ -20,7 +20,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ledl.arrays import Array
-from ledl.files import open_regular, write_atomically
+from ledl.files import UNFINISHED, open_regular, remove_abandoned, write_atomically
 from ledl.images._efficientnet import NAME as EFFICIENTNET
 from ledl.images._efficientnet import EfficientNetLite0
 from ledl.images._networks import MAX_BATCH, Network, OnnxNetwork, Preprocessing, TorchvisionNetwork
@@ -289,6 +289,8 @@ class NetworkFeatures(ImageTransformer):
         """
         for name in ("identity_", "preprocessing_", "output_"):  # of an earlier fit
             self.__dict__.pop(name, None)
+        if self.cache is not None:  # here and not for each chunk of images: it looks at all that is kept
+            remove_abandoned(Path(self.cache).expanduser(), f"*/*/{UNFINISHED}")
         network, preprocessing = self._loaded_network()
         size = preprocessing.size
         features = network(np.zeros((2, 3, size, size), dtype=np.float32))  # raises an error if it cannot

@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 import os
 import re
-import secrets
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from functools import cache
 from itertools import chain, count
 from pathlib import Path
 
-from ledl.files import place_for
+from ledl.files import place_for, remove_abandoned, unfinished
 from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, is_hidden
 from ledl.images._reading import content_key, shown
 from ledl.text import is_printable
@@ -71,6 +70,7 @@ class Sorter:
         # What is sorted already, by the names that it may have had, and its size.
         self._before: defaultdict[tuple[str, int], Alike] = defaultdict(Alike)
         for home in (self.folder / name for name in dict.fromkeys([*self.names, *former])):
+            remove_abandoned(home)
             for path in sorted(home.iterdir()) if home.is_dir() else ():
                 for name in {path.name, NUMBERED.sub("", path.stem) + path.suffix} if path.is_file() else ():
                     self._before[name, path.stat().st_size].new.append(path)
@@ -126,7 +126,7 @@ class Sorter:
                     target.unlink()  # the image comes in place of a link from an earlier time
                 elif target.is_file() and filecmp.cmp(source, target, shallow=False):
                     if self.how == "move" and _are_two_names(source, target):
-                        source.unlink()  # a move that was cut off
+                        source.unlink(missing_ok=True)  # a move that was cut off, or ends elsewhere
                     else:
                         self.n_there += 1
                     break
@@ -173,7 +173,9 @@ class Sorter:
             if target.is_file():
                 self._taken[(*key, target.stat().st_size)].new.append(target)
         yield from self._like(source, self._taken.get((*key, size), Alike()))
-        yield from chain([target], targets)
+        for free in chain([target], targets):
+            yield free
+            yield free  # to compare it if another process has taken the name meanwhile
 
     def _like(self, source: Path, files: Alike) -> list[Path]:
         """Return the files that may have the content of an image, without a look at all pairs."""
@@ -195,8 +197,8 @@ class Sorter:
         if self.how == "move" and not source.is_symlink() and _link(source, target):
             _take_away(source, target)
             return
-        # A reader never sees a part of a file, and a part that is left by a killed process is a hidden file.
-        part = target.with_name(f".{secrets.token_hex(8)}.part")
+        # A reader never sees a part of a file, and a part that is left by a killed process is hidden.
+        part = unfinished(target)
         try:
             shutil.copyfile(source, part)
             with suppress(PermissionError):  # some disks keep neither times nor access rights

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from sklearn.base import clone
 
+from ledl.files import UNFINISHED, remove_abandoned
 from ledl.image_models import find_extractor
 from ledl.images import MAX_PIXELS, ImageError, content_key, image_files, is_hidden, shown, unused_lines
 from ledl.labelling._at_hand import take_labels
@@ -70,6 +71,7 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
         if options.store is None and not store.get("folder"):
             check_not_moved(options.folder, inside, place)
         if is_writer:
+            remove_abandoned(place, f"thumbs/*/{UNFINISHED}")
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
         if options.max_pixels is not None:
             asked["max_pixels"] = str(options.max_pixels)
