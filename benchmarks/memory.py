@@ -31,7 +31,7 @@ def main():
     plain = LEDLClassifier(max_iter=12, tol=0)
     grid = {"kernel": ["linear", "hellinger", 0.25], "alpha": [2.0**-4, 2.0**-6]}
     for search in (
-        LEDLClassifierCV(max_iter=12, tol=0),
+        LEDLClassifierCV(max_iter=12, tol=0, random_state=0),  # the peak depends on the kernels chosen
         BatchedSearchCV(plain, grid),
         GridSearchCV(plain, grid),
     ):
@@ -40,6 +40,15 @@ def main():
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         print(f"{type(search).__name__}, 100 x 50000: ratio {peak / X.nbytes:.1f}")
+    X, y = rng.random((500, 1000)), np.arange(500) % 20
+    for n_candidates in (4, 48):
+        grid = {"alpha": np.geomspace(0.05, 0.3, n_candidates)}
+        search = BatchedSearchCV(LEDLClassifier(max_iter=1, tol=0), grid, refit=False)
+        tracemalloc.start()
+        search.fit(X, y)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        print(f"BatchedSearchCV, 500 x 1000, {n_candidates} candidates: peak {peak / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -276,8 +276,9 @@ def test_few_samples_pass_over_copies_of_atoms(rng):
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0.01}, {"n_nonzero_coefs": 10}])
-def test_a_sample_over_many_atoms_needs_no_product_of_all_pairs(rng, options):
-    D, X = many_atoms(rng)
+@pytest.mark.parametrize("K", [2000, 4000])
+def test_a_sample_over_many_atoms_needs_no_product_of_all_pairs(rng, options, K):
+    D, X = many_atoms(rng, K=K)
     sparse_encode(X[:1], D, **options)  # compiles
     tracemalloc.start()
     try:
@@ -285,6 +286,20 @@ def test_a_sample_over_many_atoms_needs_no_product_of_all_pairs(rng, options):
         assert tracemalloc.get_traced_memory()[1] < 8 * len(D) ** 2 / 8
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("options", [{"alpha": 0.01}, {"n_nonzero_coefs": 10}])
+def test_products_of_all_pairs_that_are_not_kept_are_made_for_many_samples_alone(rng, options, monkeypatch):
+    D, X = many_atoms(rng, n=300, K=1200, r=150)
+    made, gram = [], _coders.gram
+    monkeypatch.setattr(_coders, "gram", lambda atoms, threads: made.append(len(atoms)) or gram(atoms, threads))
+    whole, info = sparse_encode(X, D, return_info=True, **options)
+    assert made == [len(D)]
+    few, few_info = sparse_encode(X[:9], D, return_info=True, **options)
+    assert made == [len(D)]
+    assert info.converged.all()
+    assert few_info.converged.all()
+    assert_allclose(few, whole[:9], atol=1e-3)
 
 
 def test_matching_pursuit_keeps_the_products_of_atoms(rng, monkeypatch):

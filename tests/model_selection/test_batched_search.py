@@ -430,3 +430,17 @@ def test_scores_of_all_candidates_are_not_held_together(rng):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 8 * n_candidates * n * c / 3
+
+
+def test_models_of_all_candidates_are_not_held_together(rng, monkeypatch):
+    monkeypatch.setattr(selection, "BATCH", 1)
+    X, y = rng.random((60, 100)), np.arange(60) % 3
+    model = LEDLClassifier(n_components=40, max_iter=1, tol=0, random_state=0)
+    peaks = []
+    for n_candidates in (2, 2, 20):  # the first one compiles
+        search = BatchedSearchCV(model, {"alpha": np.geomspace(0.05, 0.3, n_candidates)}, cv=3, refit=False)
+        tracemalloc.start()
+        search.fit(X, y)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]

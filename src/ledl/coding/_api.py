@@ -168,7 +168,7 @@ def sparse_encode(
         settings: Any = OMP(n_nonzero_coefs or 0)
         if alpha is not None:  # compiled loops count to 2**31
             settings = Lasso(alpha, tol, solver, min(max_iter, 2**31), bool(positive))
-        coder = settings.prepare(D, samples, space, threads, {})
+        coder = settings.prepare(D, samples, space, threads, None)
         shape = (0 if sparse_output else len(X), len(D))
         codes: Any = namespace(X).empty(shape, dtype=X.dtype, device=X.device)
 

@@ -4,6 +4,7 @@ Many samples are coded chunk by chunk: in threads on the host, one after the oth
 
 `Lasso`, `Ridge`, `Collaborative` and `OMP` are `Settings`. Their `prepare` makes a `Coder` for given atoms and
 samples. Results that do not depend on the samples are kept in `kept`, a dictionary that belongs to the atoms.
+For the lasso and OMP it may be None: there is no next call, and a few samples need no Gram matrix.
 """
 
 from __future__ import annotations
@@ -228,9 +229,13 @@ GRAM_THREADS = 512
 # A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
 # Without it, a few samples are coded by the products that they need, so many at a time. There may be K / d
-# samples in all, whose products are fewer than those of the matrix, but no more than `MOST_FEW`. For OMP the
-# products with all atoms may be this share of the matrix.
-FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 2
+# samples in all, whose products are fewer than those of the matrix, or K / `FEW_ATOMS` (with dense codes a
+# sample takes about 64 products with all atoms, and the matrix takes K / 2), but no more than `MOST_FEW`. For
+# OMP the products with all atoms may be this share of the matrix.
+FEW_SAMPLES, FEW_ATOMS, MOST_FEW, FEW_PRODUCTS = 8, 128, 1024, 1 / 2
+# A matrix with fewer numbers than these for each of the few samples, and for each product of OMP, takes less
+# time than their steps.
+NUMBERS_A_SAMPLE, NUMBERS_A_PRODUCT = 2**17, 2**13
 
 
 class Lasso(NamedTuple):
@@ -243,11 +248,11 @@ class Lasso(NamedTuple):
     positive: bool = False
 
     def prepare(
-        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any] | None
     ) -> Coder:
-        pilots, n = None, len(samples.data)
-        is_kept = 8 * len(atoms) ** 2 <= MAX_KEPT
-        few = min(max(FEW_SAMPLES, len(atoms) // atoms.shape[1]), MOST_FEW)
+        pilots, n, (K, r) = None, len(samples.data), atoms.shape
+        is_kept = kept is not None and 8 * K**2 <= MAX_KEPT
+        few = min(K // min(r, FEW_ATOMS), K**2 // NUMBERS_A_SAMPLE, MOST_FEW)
         if samples.where is None and n <= few and not is_kept and self.solver != "admm":
             return FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
         if samples.where is not None:
@@ -630,13 +635,14 @@ class OMP(NamedTuple):
     n_nonzero: int
 
     def prepare(
-        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any]
+        self, atoms: Array, samples: Samples, space: Subspace, threads: int, kept: dict[Any, Any] | None
     ) -> Coder:
-        is_kept, on_host = 8 * len(atoms) ** 2 <= MAX_KEPT, samples.where is None
+        K, on_host = len(atoms), samples.where is None
+        store = kept if kept is not None and 8 * K**2 <= MAX_KEPT else None
         n_products = min(self.n_nonzero, *atoms.shape) * len(samples.data)
-        few = on_host and not is_kept and n_products <= FEW_PRODUCTS * len(atoms)
+        few = on_host and store is None and n_products <= min(FEW_PRODUCTS * K, K**2 / NUMBERS_A_PRODUCT)
         atoms = atoms if on_host else samples.to_device(atoms)
-        return OMPCoder(atoms, self.n_nonzero, kept if is_kept else {}, threads, few=few)
+        return OMPCoder(atoms, self.n_nonzero, {} if store is None else store, threads, few=few)
 
 
 class OMPCoder:

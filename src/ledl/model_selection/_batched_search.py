@@ -77,6 +77,9 @@ QUIET = Tasks(None, None, None, 0)
 # A row for each candidate, with an entry for each fold. It is None if the fit failed.
 Table: TypeAlias = list[list[Any]]
 
+# Entries of such a table, by the numbers of candidate and fold.
+Entries: TypeAlias = dict[tuple[int, int], Any]
+
 
 class Fold(NamedTuple):
     """Training samples and test samples of a fold, with their labels, and the numbers of the test samples."""
@@ -215,7 +218,9 @@ class BatchedSearchCV(DocumentedMixin, TransformerMixin, GridSearchCV):
     A fit that fails has the score NaN, and a warning gives the reason. If all fits fail, an error
     is raised. With ``random_state=None`` all candidates of a fold start at the same atoms. All folds are in
     memory at once, with a basis for each fold and kernel where features outnumber samples: with five folds and
-    three kernels 18 times the samples. There GridSearchCV, which takes one after the other, needs 4 times.
+    three kernels 18 times the samples. There GridSearchCV, which takes one after the other, needs 4 times. Of
+    the models, those of the last batches are in memory, one or two for each thread, however many candidates
+    there are; a batch on a device is as large as its memory allows.
 
     Examples
     --------
@@ -454,14 +459,25 @@ def judge(
         # Arrays and the like are compared by identity.
         key = tuple((name, v if isinstance(v, str | float | int | None) else id(v)) for name, v in others)
         groups.setdefault(key, []).append(k)
-    judged: Table = [[] for _ in models]
+    judged: Table = [[None] * len(folds_of[0]) for _ in models]
     errors: list[str] = []
+    late = 0
     for group in groups.values():
         train = train_ledl if kind is LEDLClassifier else train_on_samples
         own_folds = [folds_of[k] for k in group]
-        trained = train([models[k] for k in group], own_folds, errors, told)
-        for k, row in zip(group, score_all(trained, own_folds, errors, models[0].n_jobs, finish), strict=True):
-            judged[k] = row
+        views: dict[int, View] = {}  # by the space of the coordinates, all of which `train` holds until it ends
+        for trained in train([models[k] for k in group], own_folds, errors, told):
+            scored, n_late = score_all(trained, own_folds, views, errors, models[0].n_jobs, finish)
+            late += n_late
+            for (k, i), one in scored.items():
+                judged[group[k]][i] = one
+    if late:
+        warnings.warn(
+            f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
+            "alpha.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
     n_fits, broken = len(models) * len(folds_of[0]), sum(one is None for row in judged for one in row)
     if broken:
         reasons = " ".join(dict.fromkeys(errors))
@@ -481,8 +497,13 @@ def attempt(errors: list[str], work: Callable[..., Result], *arguments: Any) -> 
         return None
 
 
-def train_ledl(models: list[Any], folds_of: list[list[Fold]], errors: list[str], told: Tasks) -> Table:
-    """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve."""
+def train_ledl(
+    models: list[Any], folds_of: list[list[Fold]], errors: list[str], told: Tasks
+) -> Iterator[Entries]:
+    """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve.
+
+    Yield the candidates of as many batches as are solved at the same time: the models of all need much memory.
+    """
     # Candidates that see the samples in the same way share a row of models, which have checked the samples, and
     # of trainings. Those of them that differ only in how they code and decide share one fit.
     n_folds = len(folds_of[0])
@@ -506,43 +527,44 @@ def train_ledl(models: list[Any], folds_of: list[list[Fold]], errors: list[str],
             training = rows[key[0]][i][1]
             if training is not None:
                 shapes.setdefault((*training.coordinates.shape, *training.start.M.shape), []).append((key, i))
-    trained: Table = [[None] * n_folds for _ in models]
     late = 0
     for (n, _, K, q), jobs in shapes.items():
         like = rows[jobs[0][0][0]][jobs[0][1]][1].coordinates
         n_jobs = 1 if is_torch(like) else models[0].n_jobs  # one batch at a time on a device
         batches = in_batches(jobs, (n + K) * max(K, q), like, n_jobs)
-        # A solve needs the coordinates alone, so their space is not sent to workers.
-        tasks = [
-            (
-                [models[alike[key][0]] for key, _ in batch],
-                [rows[key[0]][i][1]._replace(space=None) for key, i in batch],
-            )
-            for batch in batches
-        ]
-        for batch, (fits, wrong) in zip(batches, run_tasks(solve_batch, tasks, n_jobs), strict=True):
-            errors += wrong
-            for (key, i), fit in zip(batch, fits, strict=True):
-                told.count(len(alike[key]))
-                if fit is None:
-                    continue
-                atoms, n_iter, status = fit
-                if status is Status.NON_FINITE:
-                    errors.append(f"{status.advice()}.")
-                    continue
-                late += status is Status.MAX_ITER
-                checked, training = rows[key[0]][i]
-                dictionary, learnt = read_atoms(checked, training, atoms)
-                for twin in alike[key]:
-                    coder, rule = coder_and_rule(models[twin], learnt["label_components_"])
-                    own = replace(dictionary, coder=coder, rule=rule)
-                    model = with_features_of(checked, models[twin])
-                    trained[twin][i] = Candidate(model, {"n_iter_": n_iter, **learnt}, own)
+        for some in gen_batches(len(batches), n_places(n_jobs)):
+            # A solve needs the coordinates alone, so their space is not sent to workers.
+            tasks = [
+                (
+                    [models[alike[key][0]] for key, _ in batch],
+                    [rows[key[0]][i][1]._replace(space=None) for key, i in batch],
+                )
+                for batch in batches[some]
+            ]
+            trained: Entries = {}
+            for batch, (fits, wrong) in zip(batches[some], run_tasks(solve_batch, tasks, n_jobs), strict=True):
+                errors += wrong
+                for (key, i), fit in zip(batch, fits, strict=True):
+                    told.count(len(alike[key]))
+                    if fit is None:
+                        continue
+                    atoms, n_iter, status = fit
+                    if status is Status.NON_FINITE:
+                        errors.append(f"{status.advice()}.")
+                        continue
+                    late += status is Status.MAX_ITER
+                    checked, training = rows[key[0]][i]
+                    dictionary, learnt = read_atoms(checked, training, atoms)
+                    for twin in alike[key]:
+                        coder, rule = coder_and_rule(models[twin], learnt["label_components_"])
+                        own = replace(dictionary, coder=coder, rule=rule)
+                        model = with_features_of(checked, models[twin])
+                        trained[twin, i] = Candidate(model, {"n_iter_": n_iter, **learnt}, own)
+            yield trained
     if late and models[0].tol > 0:
         advice = Status.MAX_ITER.advice(tol=models[0].tol, max_iter=models[0].max_iter)
         text = f"{late} of {len(alike) * n_folds} fits did not converge: {advice}."
         warnings.warn(text, ConvergenceWarning, stacklevel=5)
-    return trained
 
 
 def with_features_of(checked: Any, model: Any) -> Any:
@@ -585,50 +607,52 @@ def solve_batch(models: list[Any], trainings: list[Any]) -> tuple[list[Any], lis
     return [(Atoms(run.state.M[j], c), int(run.n_iter[j]), run.status[j]) for j in range(len(models))], []
 
 
-def train_on_samples(models: list[Any], folds_of: list[list[Fold]], errors: list[str], told: Tasks) -> Table:
-    """Fit SRC or CRC. The samples are the atoms, so a fold is fitted once for all settings."""
+def train_on_samples(
+    models: list[Any], folds_of: list[list[Fold]], errors: list[str], told: Tasks
+) -> Iterator[Entries]:
+    """Fit SRC or CRC, and yield all candidates. The samples are the atoms: all settings share a fit."""
     easiest = max(models, key=lambda model: model.alpha)
-    trained: Table = [[None] * len(folds_of[0]) for _ in models]
+    trained: Entries = {}
     for i, fold in enumerate(folds_of[0]):
         weights = {} if fold.weights is None else {"sample_weight": fold.weights}
         first = attempt(errors, partial(clone(easiest).fit, **weights), fold.X, fold.y)
         told.count(len(models))
         if first is None:
             continue
-        for model, row in zip(models, trained, strict=True):
+        for k, model in enumerate(models):
             own = with_features_of(first, model)
             # CRC keeps the alpha of its fit.
             change = {"coder": Ridge(model.alpha)} if isinstance(model, CRCClassifier) else {}
             own._dictionary = replace(first.dictionary_, **change)  # its atoms as features are made if needed
-            row[i] = Candidate(own, {}, own.dictionary_)
-    return trained
+            trained[k, i] = Candidate(own, {}, own.dictionary_)
+    yield trained
 
 
 def score_all(
-    trained: Table,
+    trained: Entries,
     folds_of: list[list[Fold]],
+    views: dict[int, View],
     errors: list[str],
     n_jobs: int | None,
     finish: Callable[[Candidate, int], Any] | None,
-) -> Table:
-    """Return what `judge` does: the candidates with their scores, or None for those that cannot score."""
-    judged: Table = [[None] * len(folds_of[0]) for _ in trained]
-    views: dict[int, View] = {}  # by the space of the coordinates
+) -> tuple[Entries, int]:
+    """Return what `judge` does of those that can score, and the number of codes that missed their gap.
+
+    `views` keeps the test samples, by the space of their coordinates.
+    """
+    judged: Entries = {}
     alike: dict[Any, list[tuple[int, int]]] = {}  # by the shape of the atoms, and the kind of codes
-    for i in range(len(folds_of[0])):
-        for k, row in enumerate(trained):
-            if row[i] is None:
-                continue
-            model, one = row[i].unfitted, row[i].dictionary
-            if id(one.space) not in views:
-                samples = Samples(check_samples(model, folds_of[k][i].X_test), model.device, one.features)
-                Y = samples[:]
-                views[id(one.space)] = View(samples, one.space.reduce(Y), one.space.squared_norms(Y))
-            is_lasso = isinstance(one.rule.coder or one.coder, Lasso)
-            alike.setdefault((one.atoms.shape, is_lasso), []).append((k, i))
+    for (k, i), candidate in trained.items():
+        model, one = candidate.unfitted, candidate.dictionary
+        if id(one.space) not in views:
+            samples = Samples(check_samples(model, folds_of[k][i].X_test), model.device, one.features)
+            Y = samples[:]
+            views[id(one.space)] = View(samples, one.space.reduce(Y), one.space.squared_norms(Y))
+        is_lasso = isinstance(one.rule.coder or one.coder, Lasso)
+        alike.setdefault((one.atoms.shape, is_lasso), []).append((k, i))
     late = 0
     for ((K, r), _), jobs in alike.items():
-        dictionaries = [trained[k][i].dictionary for k, i in jobs]
+        dictionaries = [trained[job].dictionary for job in jobs]
         seen = [views[id(one.space)] for one in dictionaries]
         size = (max(len(view.X) for view in seen) + K) * max(K, r)
         n_jobs = 1 if is_torch(seen[0].X) else n_jobs
@@ -640,16 +664,9 @@ def score_all(
             for j, found in zip(batch, scores, strict=True):
                 k, i = jobs[j]
                 if found is not None:
-                    one = replace(trained[k][i], X=folds_of[k][i].X_test, scores=found)
-                    judged[k][i] = one if finish is None else finish(one, i)
-    if late:
-        warnings.warn(
-            f"{late} codes of test samples did not reach the requested duality gap. Raise transform_tol or "
-            "alpha.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    return judged
+                    one = replace(trained[k, i], X=folds_of[k][i].X_test, scores=found)
+                    judged[k, i] = one if finish is None else finish(one, i)
+    return judged, late
 
 
 def scores_of(
