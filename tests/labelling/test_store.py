@@ -769,6 +769,26 @@ def test_a_reader_sees_what_the_writer_says(folder, open_folder):
     reader.close()
 
 
+def test_a_reader_opens_the_labels_as_they_were_at_one_moment(folder, open_folder, monkeypatch):
+    """It compares them with their checksums, and a page may store an answer between the two."""
+    session, sums = open_folder(folder), Store._sums
+
+    def sums_after_an_answer(store, since=0):
+        if store is not session.store:
+            session.answer([session.images[0].id], new_class="a")
+        return sums(store, since)
+
+    monkeypatch.setattr(Store, "_sums", sums_after_an_answer)
+    Store(session.store.place, read_only=True).close()
+    assert session.state()["n_labelled"] == 1
+
+
+def test_a_reader_of_labels_that_are_just_begun(tmp_path):
+    (tmp_path / LABELS).touch()
+    with pytest.raises(StoreError, match="There are no labels yet"):
+        Store(tmp_path, read_only=True)
+
+
 def test_labels_that_are_deleted_while_they_are_open_take_no_answer(folder, open_folder):
     """SQLite goes on writing to a file without a name, which is lost. Another name is no harm."""
     session = open_folder(folder)

@@ -223,7 +223,7 @@ class Store:
     def __init__(self, place: Path, *, read_only: bool = False) -> None:
         self.place, self.file, self._is_writer = place, place / LABELS, False
         if read_only and not self.file.exists():
-            raise StoreError(f"There are no labels yet in {shown(place)}. Begin with ledl label FOLDER.")
+            raise self._no_labels()
         uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
         try:
             with ExitStack() as opened:
@@ -238,7 +238,10 @@ class Store:
                         os.chmod(self.file, 0o600)
                     self.db.execute("PRAGMA journal_mode=WAL")
                     self.db.execute("PRAGMA synchronous=FULL")
+                self._begin(read_only)
+                self.db.execute("BEGIN")  # all is read as it is now, also beside a page that writes
                 self._check()
+                self.db.execute("COMMIT")
                 if not read_only:
                     if self.get("format") != str(FORMAT):
                         with self._transaction():
@@ -253,18 +256,24 @@ class Store:
         except UnicodeDecodeError as error:  # of a name in an error of SQLite
             raise self._damaged(sqlite3.DatabaseError("it is damaged")) from error
 
+    def _begin(self, read_only: bool) -> None:
+        """Make the tables if there are none. Raise an error if they must have been there."""
+        if self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return
+        if (self.place / BACKUP).exists():  # which must not be replaced by a copy of nothing
+            raise sqlite3.DatabaseError("it was lost, or is empty")
+        if read_only:
+            raise self._no_labels()
+        with self._transaction():
+            for statement in TABLES.split(";")[:-1]:
+                self.db.execute(statement)
+            self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
+
     def _check(self) -> None:
-        """Raise an error if the tables are damaged or of a newer version; make them if there are none."""
+        """Raise an error if the tables are damaged or of a newer version."""
         faults = [fault for (fault,) in self.db.execute("PRAGMA integrity_check(1)") if fault != "ok"]
         if faults:
             raise sqlite3.DatabaseError(faults[0])
-        if not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            if (self.place / BACKUP).exists():  # which must not be replaced by a copy of nothing
-                raise sqlite3.DatabaseError("it was lost, or is empty")
-            with self._transaction():
-                for statement in TABLES.split(";")[:-1]:
-                    self.db.execute(statement)
-                self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
         found = self.get("format")
         if not found.isdecimal():
             raise sqlite3.DatabaseError("it is not a table of ledl label")
@@ -282,6 +291,9 @@ class Store:
             raise sqlite3.DatabaseError("classes are merged in a circle") from None
         if self.db.execute(STRANGE).fetchone():
             raise sqlite3.DatabaseError("it has rows that ledl label does not write")
+
+    def _no_labels(self) -> StoreError:
+        return StoreError(f"There are no labels yet in {shown(self.place)}. Begin with ledl label FOLDER.")
 
     def _is_as_stored(self) -> bool:
         """Return whether the checksums are right."""
