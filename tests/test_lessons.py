@@ -117,6 +117,14 @@ def test_very_few_samples(n, digits):
     assert lesson.probabilities.shape == (n, 2 if n > 2 else 0)
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+def test_every_sample_is_labelled_and_classes_are_points(copies, digits):
+    """What differs within the classes is rounding errors, which are no covariance."""
+    X, known = np.repeat(digits[0][:30], copies, axis=0), np.repeat(np.arange(30), copies)
+    lesson = Learner(X).learn(known)
+    assert (lesson.classes[lesson.probabilities.argmax(axis=1)] == known).all()
+
+
 def test_classes_come_go_and_keep_their_numbers(digits, learner):
     _, y = digits
     known = some_labels(y, 3)

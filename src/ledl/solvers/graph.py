@@ -222,11 +222,11 @@ class Gaussians(NamedTuple):
         means = (R.mT @ Z) / (n * shares[:, None])
         wide = xp.astype(means, xp.float64)
         within = products - (wide * xp.astype(shares, xp.float64)[:, None]).mT @ wide
-        size = xp.linalg.trace(within) / max(r, 1)
+        # Samples that are all alike within their classes would leave rounding errors alone.
+        whole = xp.maximum(xp.linalg.trace(within), 1e-3 * xp.linalg.trace(products))
         eye = xp.eye(r, dtype=xp.float64, device=Z.device)
-        return cls(
-            shares, means, xp.linalg.cholesky((1 - shrinkage) * within + (shrinkage * size + TINY) * eye)
-        )
+        ridge = shrinkage * whole / max(r, 1) + TINY
+        return cls(shares, means, xp.linalg.cholesky((1 - shrinkage) * within + ridge * eye))
 
     @classmethod
     def of_labelled(cls, Z: Array, products: Array, labelled: Array, labels: Array) -> Gaussians:
