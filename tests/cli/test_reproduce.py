@@ -102,10 +102,13 @@ def test_json_for_machines_is_all_of_stdout(tmp_path):
 def test_what_own_methods_print_is_not_among_the_results(tmp_path, jobs):
     (tmp_path / "loud.py").write_text(
         "from sklearn.neighbors import KNeighborsClassifier\n"
+        "import ctypes, subprocess\n"
         "print('imported')\n"
         "class Loud(KNeighborsClassifier):\n"
         "    def fit(self, X, y):\n"
         "        print('fitted')\n"
+        "        ctypes.CDLL(None).puts(b'in C')\n"
+        "        subprocess.run(['echo', 'beside'])\n"
         "        return super().fit(X, y)\n"
     )
     words = [*QUICK[2:-2], "--methods", "loud:Loud", "--jobs", str(jobs), "--out", "out", "--json"]
@@ -114,7 +117,7 @@ def test_what_own_methods_print_is_not_among_the_results(tmp_path, jobs):
         capture_output=True, text=True, cwd=tmp_path, timeout=120,
     )  # fmt: skip
     assert json.loads(done.stdout)["failures"] == []
-    assert {"imported", "fitted"} <= {*done.stderr.splitlines()}
+    assert {"imported", "fitted", "beside", "in C"} <= {*done.stderr.splitlines()}
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,9 @@ def reproduce(
     named = methods.replace(",", " ").split() if methods is not None else [] if more else ["all"]
     if any(":" in name for name in (*more, *named)):
         sys.path.insert(0, os.getcwd())  # for modules in this folder
+    keep_stdout_for_results()
     try:
-        with redirect_stdout(sys.stderr):  # also what own methods print: stdout has the results alone
+        with redirect_stdout(sys.stderr):  # for what own methods print
             plan = experiments.Plan(
                 (*_expand(chosen, "paper", PAPER_DATASETS), *files),
                 _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
@@ -200,6 +201,21 @@ def reproduce(
             _show(outcome, out)
     if outcome.failures:
         raise typer.Exit(1)
+
+
+def keep_stdout_for_results() -> None:
+    """Send to stderr what the C code of own methods prints, and what processes print that begin from now on.
+
+    The results go to another descriptor of stdout, so C code may also print its last lines at exit.
+    """
+    try:
+        descriptor, of_errors = sys.stdout.fileno(), sys.stderr.fileno()
+    except (AttributeError, OSError):  # closed, or no files
+        return
+    own = open(os.dup(descriptor), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+    sys.stdout.flush()
+    os.dup2(of_errors, descriptor)
+    sys.stdout = own
 
 
 def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str, ...]:

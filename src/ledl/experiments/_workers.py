@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from threading import Thread
 
@@ -19,10 +18,8 @@ def follow(parent: int, *code: str) -> None:
     """Make a new worker ignore Ctrl-C, which its parent handles, and exit when its parent is gone.
 
     joblib's workers would go on, and a reader of the parent's output would wait for them. `code` has digests of
-    what the worker will import: joblib takes old workers for the next run only if these are the same. What own
-    methods print goes to stderr: stdout is for the results of the parent.
+    what the worker will import: joblib takes old workers for the next run only if these are the same.
     """
-    sys.stdout = sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
 
