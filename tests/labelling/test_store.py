@@ -16,7 +16,7 @@ import PIL.Image
 import pytest
 
 from ledl.images import content_key
-from ledl.labelling import _store
+from ledl.labelling import _opening, _store
 from ledl.labelling._export import learn_here, write
 from ledl.labelling._session import RefusedError
 from ledl.labelling._store import (
@@ -24,6 +24,7 @@ from ledl.labelling._store import (
     LABELS,
     NAME,
     OLD_BACKUP,
+    SETTINGS,
     Answer,
     BusyError,
     Change,
@@ -472,6 +473,14 @@ def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_fo
     session.store.close()
     with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
         assert copy.execute("SELECT name FROM classes").fetchall() == [("kept",)]
+    shutil.copytree(folder, folder.with_name("other"))
+    session = open_folder(folder)
+    session.answer([session.images[1].id], new_class="more")
+    folder.rename(folder.with_name("renamed"))
+    folder.with_name("other").rename(folder)
+    session.store.close()
+    with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
+        assert copy.execute("SELECT count(*) FROM classes").fetchone() == (1,)
     session = open_folder(folder)
     session.store.db.execute("UPDATE classes SET name='flip'")
     session.store.close()
@@ -488,6 +497,12 @@ def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_fo
         "UPDATE classes SET class=1099511627776",
         "UPDATE answers SET class=77",
         "UPDATE images SET path='text'",
+        "UPDATE batches SET kind='undo'",
+        "UPDATE batches SET kind='redo'",
+        "INSERT INTO meta VALUES('curve_after', '99999999999999999999')",
+        "INSERT INTO meta VALUES('port', '70000')",
+        "INSERT INTO meta VALUES('max_pixels', 'many')",
+        "INSERT INTO meta VALUES('word cat', '')",
         "INSERT INTO lessons VALUES(1, 0, 'x', 0, '', 7, 0, 1, 5)",
     ],
 )
@@ -497,13 +512,15 @@ def test_stores_that_say_what_no_page_says_are_refused(tmp_path, change):
     store.sync(tmp_path, {"a.png": (1, 1)})
     store.add("do", Change("", [Answer(1, 1, False, "ask")], [Class(1, "cat"), Class(2, "dog")]))
     store.db.executescript(f"{change};")
-    store._store_sums(store._sums())
+    store._store_sums(store._sums() | {SETTINGS: store._sum_of_settings()})
     store.close()
-    with pytest.raises(StoreError, match=r"merged in a circle|rows that ledl label does not write"):
+    with pytest.raises(
+        StoreError, match=r"merged in a circle|undoes what was not said|rows that ledl label does not write"
+    ):
         Store(tmp_path)
 
 
-def test_labels_without_checksums_get_some(folder, open_folder):
+def test_labels_without_checksums_get_some(folder, open_folder, tmp_path):
     """Those of format 1."""
     session = open_folder(folder)
     session.answer([session.images[0].id], new_class="kept")
@@ -511,6 +528,13 @@ def test_labels_without_checksums_get_some(folder, open_folder):
     session.store.db.execute("UPDATE meta SET value='1' WHERE key='format'")
     session.store.close()
     (folder / NAME / BACKUP).rename(folder / NAME / OLD_BACKUP)
+    labels = (folder / NAME / LABELS).rename(tmp_path / "labels")
+    for content in (None, b"", b"damaged"):
+        if content is not None:
+            (folder / NAME / LABELS).write_bytes(content)
+        with pytest.raises(StoreError, match=rf"cannot be read: .*copy .*{OLD_BACKUP}"):
+            open_folder(folder)
+    labels.replace(folder / NAME / LABELS)
     session = open_folder(folder)
     assert not (folder / NAME / OLD_BACKUP).exists()
     assert session.store.get("format") == "2"
@@ -602,17 +626,29 @@ def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_fol
         return make(place)
 
     monkeypatch.setattr(_store, "_made", as_read_only)
+
+    def of_several_users(at, **options):
+        if at == nobodys:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return Store(at, **options)
+
     session = open_folder(folder)
     said, place = label_each(session), session.store.place
+    learn_here(session)
     card = folder.rename(tmp_path / "card")
     for _ in range(2):
         with pytest.raises(RefusedError, match=rf"To go on with them: --store .*{place.name}"):
             open_folder(card)
+    assert not list(place.parent.glob(f"*/{LABELS}"))[1:]  # nothing was begun
     assert labels_by_content(open_folder(card, store=place)) == said
     with pytest.raises(RefusedError, match=place.name):
         open_folder(card)
-    for file in card.rglob("*.png"):  # another card
-        file.write_bytes(file.read_bytes() + b" ")
+    for file in card.rglob("*.png"):  # another card, with files as long as those
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    nobodys = place.with_name("0")  # of somebody else
+    monkeypatch.setattr(_opening, "Store", of_several_users)
+    nobodys.mkdir()
     assert not open_folder(card).store.answers()
 
 

@@ -17,7 +17,7 @@ from ledl.image_models import find_extractor
 from ledl.images import MAX_PIXELS, ImageError, content_key, image_files, is_hidden, shown, unused_lines
 from ledl.labelling._at_hand import take_labels
 from ledl.labelling._session import RefusedError, Session, is_below
-from ledl.labelling._store import NAME, BusyError, Store, StoreError, alone, place_of, stored
+from ledl.labelling._store import LABELS, NAME, BusyError, Store, StoreError, alone, place_of, stored
 
 FEATURES = ("features", "preprocessing", "size")  # options that are kept for the next time
 MOST_COMPARED = 20  # images, to find out whether labels are theirs
@@ -65,11 +65,11 @@ def opened(options: Options, report: Callable[[str], None], *, is_reader: bool =
                     f"--labels adds to the labels, but {shown(options.folder)} is open {where}, or end it "
                     "there with Ctrl-C; or leave --labels out to export what was labelled so far."
                 ) from None
+        if options.store is None and not (place / LABELS).exists():
+            check_not_moved(options.folder, inside, place)
         store = Store(place, read_only=not is_writer)
         stack.callback(store.close)
         check_folder(options.folder, inside, store, report)
-        if options.store is None and not store.get("folder"):
-            check_not_moved(options.folder, inside, place)
         if is_writer:
             remove_abandoned(place, f"thumbs/*/{UNFINISHED}")
             store.set(folder=quote(os.fsencode(os.path.realpath(options.folder))))
@@ -162,12 +162,13 @@ def check_not_moved(folder: Path, found: dict[str, tuple[int, int]], place: Path
     for other in sorted(place.parent.iterdir() if place.name != NAME else ()):
         if other == place:
             continue
-        with suppress(StoreError), closing(Store(other, read_only=True)) as store:
+        with suppress(StoreError, OSError), closing(Store(other, read_only=True)) as store:
             before = os.fsdecode(unquote_to_bytes(store.get("folder")))
             images = [image for image in store.images() if not image.gone]
             n_here = sum(found.get(image.path, (None, 0))[0] == image.size for image in images)
             is_left = before == top or not any(Path(before, image.path).is_file() for image in images)
-            if 2 * n_here > len(images) and is_left and any(answer.label for answer in store.answers()):
+            is_same = 2 * n_here > len(images) and not has_other_images(folder, found, store)
+            if is_same and is_left and any(answer.label for answer in store.answers()):
                 raise RefusedError(
                     f"{shown(folder)} cannot be written to and has no labels yet, but there are labels of "
                     f"images of the same names and sizes, which were in {shown(before)}. To go on with them: "

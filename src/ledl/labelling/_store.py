@@ -74,6 +74,8 @@ SELECT 1 FROM classes WHERE typeof(class)!='integer' OR class NOT BETWEEN 1 AND 
     OR typeof(name)!='text' OR merged_into NOT IN (SELECT class FROM classes) UNION ALL
 SELECT 1 FROM answers WHERE typeof(image)!='integer' OR class NOT IN (SELECT class FROM classes)
     OR typeof(view)!='text' UNION ALL
+SELECT 1 FROM meta WHERE (key IN ('curve_after', 'max_pixels', 'port') OR substr(key, 1, 5)='word ')
+    AND (value='' OR value GLOB '*[^0-9]*' OR length(value)>15 OR key='port' AND value+0>65535) UNION ALL
 SELECT 1 FROM lessons WHERE labels NOT BETWEEN 0 AND 1000000000 OR accuracy NOT BETWEEN 0 AND 1 LIMIT 1
 """
 
@@ -156,9 +158,7 @@ def place_of(folder: Path, given: Path | None = None) -> Path:
     key = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=8).hexdigest()
     outside = user_data_path("ledl", appauthor=False) / "labels" / key
     if given is None:
-        is_there = [
-            any(os.path.exists(place / name) for name in (LABELS, BACKUP)) for place in (inside, outside)
-        ]
+        is_there = [os.path.exists(place / LABELS) or copy_in(place) is not None for place in (inside, outside)]
         if all(is_there) and not inside.samefile(outside):
             raise StoreError(
                 f"There are two sets of labels of {shown(folder)}, in {shown(inside)} and in {shown(outside)}. "
@@ -181,6 +181,11 @@ def place_of(folder: Path, given: Path | None = None) -> Path:
         raise StoreError(
             f"Labels cannot be written to {shown(place)}: {error.strerror}. Choose another folder with --store."
         ) from error
+
+
+def copy_in(place: Path) -> Path | None:
+    """Return the copy of the labels in a folder, if there is one."""
+    return next((place / name for name in (BACKUP, OLD_BACKUP) if os.path.exists(place / name)), None)
 
 
 def _made(place: Path) -> Path:
@@ -260,7 +265,7 @@ class Store:
         """Make the tables if there are none. Raise an error if they must have been there."""
         if self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
-        if (self.place / BACKUP).exists():  # which must not be replaced by a copy of nothing
+        if copy_in(self.place):  # which must not be replaced by a copy of nothing
             raise sqlite3.DatabaseError("it was lost, or is empty")
         if read_only:
             raise self._no_labels()
@@ -289,6 +294,10 @@ class Store:
             TopologicalSorter(merged).prepare()
         except CycleError:
             raise sqlite3.DatabaseError("classes are merged in a circle") from None
+        try:
+            self.stacks()
+        except IndexError:
+            raise sqlite3.DatabaseError("it undoes what was not said") from None
         if self.db.execute(STRANGE).fetchone():
             raise sqlite3.DatabaseError("it has rows that ledl label does not write")
 
@@ -329,9 +338,9 @@ class Store:
             return StoreError(
                 f"{shown(self.file)} cannot be opened: {error}. {ADVICE} The labels are as they were."
             )
-        backup = self.place / BACKUP
+        backup = copy_in(self.place)
         there = "a copy"
-        if backup.exists():
+        if backup:
             there = f"{shown(backup)}, which is of the last start or end of ledl label,"
         return StoreError(
             f"{shown(self.file)} cannot be read: {error}. Move it, {LABELS}-wal and {LABELS}-shm to another "
@@ -372,7 +381,8 @@ class Store:
         if self._is_writer:
             self._is_writer = False
             with suppress(sqlite3.Error, OSError):
-                if not self.is_deleted and self._is_as_stored():
+                # The name may be that of other labels by now.
+                if os.path.samestat(os.fstat(self._held), os.stat(self.file)) and self._is_as_stored():
                     self._back_up()
         self.db.close()
         if self._held >= 0:
