@@ -11,6 +11,8 @@ import pytest
 
 from ledl.datasets._load import registry
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # commands are tested as users run them
+
 
 def pytest_collection_modifyitems(items):
     """Run modules that use the cluster last: its scheduler would disturb tests that count memory or fork."""

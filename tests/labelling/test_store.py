@@ -467,7 +467,7 @@ def test_checksums_are_the_same_in_every_python(tmp_path, monkeypatch):
     store.close()
 
 
-def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_folder):
+def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_folder, tmp_path):
     session = open_folder(folder)
     session.answer([session.images[0].id], new_class="kept")
     session.store.close()
@@ -481,11 +481,48 @@ def test_a_copy_is_kept_at_the_end_unless_the_labels_are_damaged(folder, open_fo
     session.store.close()
     with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
         assert copy.execute("SELECT count(*) FROM classes").fetchone() == (1,)
+    shutil.copytree(folder, folder.with_name("again"))
+    for k, damage in enumerate(["UPDATE classes SET name='flip'", "UPDATE images SET path='flip' || id"]):
+        damaged = Path(shutil.copytree(folder.with_name("again"), tmp_path / str(k)))
+        session = open_folder(damaged)
+        session.store.db.execute(damage)
+        session.store.close()
+        with contextlib.closing(sqlite3.connect(damaged / NAME / BACKUP)) as copy:
+            assert copy.execute("SELECT name FROM classes").fetchall() == [("kept",)]
+            assert copy.execute("SELECT count(*) FROM images WHERE path LIKE 'flip%'").fetchone() == (0,)
+
+
+def test_labels_that_are_older_than_their_copy_are_refused(folder, open_folder):
+    """The last part of them was lost: what was said after it would be overwritten in the copy, too."""
     session = open_folder(folder)
-    session.store.db.execute("UPDATE classes SET name='flip'")
+    session.answer([session.images[0].id], new_class="kept")
     session.store.close()
-    with contextlib.closing(sqlite3.connect(folder / NAME / BACKUP)) as copy:
-        assert copy.execute("SELECT name FROM classes").fetchall() == [("kept",)]
+    file, copy = folder / NAME / LABELS, folder / NAME / BACKUP
+    old = file.read_bytes()
+    session = open_folder(folder)
+    session.answer([session.images[1].id], new_class="more")
+    session.store.close()
+    whole = copy.read_bytes()
+    file.write_bytes(old)
+    with pytest.raises(StoreError, match=f"lacks answers of {BACKUP}"):
+        open_folder(folder)
+    with pytest.raises(StoreError, match=f"lacks answers of {BACKUP}"):
+        Store(folder / NAME, read_only=True)
+    assert copy.read_bytes() == whole
+    with contextlib.closing(sqlite3.connect(copy)) as damaged, damaged:  # then it says nothing about the labels
+        damaged.execute("UPDATE answers SET class=1")
+    assert open_folder(folder).state()["n_labelled"] == 1
+
+
+def test_a_start_keeps_what_a_killed_process_said(folder, open_folder, tmp_path):
+    """SQLite takes damage in what it has written last for the end of it, without an error."""
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    killed = Path(shutil.copytree(folder, tmp_path / "killed"))
+    open_folder(killed)
+    again = Path(shutil.copytree(killed, tmp_path / "again"))
+    (again / NAME / f"{LABELS}-wal").unlink()
+    assert open_folder(again).state()["n_labelled"] == 1
 
 
 @pytest.mark.parametrize(
@@ -512,7 +549,7 @@ def test_stores_that_say_what_no_page_says_are_refused(tmp_path, change):
     store.sync(tmp_path, {"a.png": (1, 1)})
     store.add("do", Change("", [Answer(1, 1, False, "ask")], [Class(1, "cat"), Class(2, "dog")]))
     store.db.executescript(f"{change};")
-    store._store_sums(store._sums() | {SETTINGS: store._sum_of_settings()})
+    store._store_sums(_store.sums_of(store.db) | {SETTINGS: store._sum_of_settings()})
     store.close()
     with pytest.raises(
         StoreError, match=r"merged in a circle|undoes what was not said|rows that ledl label does not write"
@@ -755,6 +792,27 @@ def test_features_are_those_of_the_same_file(tmp_path, rng):
         opened.close()
 
 
+@pytest.mark.parametrize("key", ["token", "word folder cat"])
+def test_changed_settings_are_damage(tmp_path, key):
+    store = Store(tmp_path)
+    store.set(**{"word folder cat": "1"})
+    store.db.execute("UPDATE meta SET value='2' WHERE key=?", (key,))
+    store.db.close()
+    with pytest.raises(StoreError, match="not what was stored"):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["size=11", "image=4", "content='y'", "content=CAST(x'ff' AS TEXT)"])
+def test_features_with_another_name_or_content_do_not_count(tmp_path, change):
+    rows = FeatureRows(tmp_path, "pixels")
+    rows.put([Image(3, "a", 10, 1)], ["x"], np.ones((1, 5), dtype=np.float32))
+    with rows.db:
+        rows.db.execute(f"UPDATE rows SET {change}")
+    images = [Image(3, "a", 10, 1), Image(3, "a", 11, 1), Image(4, "a", 10, 1)]
+    assert not any(rows.known([image], lambda image: "x") for image in images)
+    rows.close()
+
+
 def test_a_flipped_bit_never_changes_features(tmp_path, rng):
     images, X = [Image(k, f"{k}", 10, 1) for k in range(50)], rng.random((50, 20), dtype=np.float32)
     rows = FeatureRows(tmp_path, "pixels")
@@ -795,11 +853,13 @@ def test_damaged_features_are_made_again(tmp_path, rng, damage):
     again.close()
 
 
-def test_a_reader_sees_what_the_writer_says(folder, open_folder):
+def test_a_reader_sees_what_the_writer_has_said(folder, open_folder):
     session = open_folder(folder)
-    reader = Store(session.store.place, read_only=True)
     session.answer([session.images[0].id], new_class="a")
+    reader = Store(session.store.place, read_only=True)
+    session.answer([session.images[1].id], new_class="b")  # all that a reader sees is of one moment
     assert reader.answers() == [Answer(session.images[0].id, 1, False, "all")]
+    assert [one.name for one in reader.classes().values()] == ["a"]
     with pytest.raises(StoreError, match="Not stored"):
         reader.add("do", Change("", [Answer(1, None, True, "all")], []))
     reader.close()
@@ -807,14 +867,14 @@ def test_a_reader_sees_what_the_writer_says(folder, open_folder):
 
 def test_a_reader_opens_the_labels_as_they_were_at_one_moment(folder, open_folder, monkeypatch):
     """It compares them with their checksums, and a page may store an answer between the two."""
-    session, sums = open_folder(folder), Store._sums
+    session, sums = open_folder(folder), Store._sum_of_settings
 
-    def sums_after_an_answer(store, since=0):
+    def sum_after_an_answer(store):
         if store is not session.store:
             session.answer([session.images[0].id], new_class="a")
-        return sums(store, since)
+        return sums(store)
 
-    monkeypatch.setattr(Store, "_sums", sums_after_an_answer)
+    monkeypatch.setattr(Store, "_sum_of_settings", sum_after_an_answer)
     Store(session.store.place, read_only=True).close()
     assert session.state()["n_labelled"] == 1
 

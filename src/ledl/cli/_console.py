@@ -94,6 +94,10 @@ def errors_reported(console: Console, stopped: str = "Stopped.") -> Iterator[Non
             remedy = "Make room, or write it" if error.errno in NO_ROOM else "Write it"
             text = f"{what} cannot be written: {error.strerror}. {remedy} elsewhere."
         say(console, f"Error: {as_options(text)}", style="red")
+        try:
+            sys.stdout.flush()
+        except (AttributeError, OSError):  # Python would try again at exit, and end with another status
+            close_stdout()
         raise typer.Exit(FAILED) from None
 
 

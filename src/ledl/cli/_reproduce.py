@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -147,16 +147,15 @@ def reproduce(
     named = methods.replace(",", " ").split() if methods is not None else [] if more else ["all"]
     if any(":" in name for name in (*more, *named)):
         sys.path.insert(0, os.getcwd())  # for modules in this folder
-    keep_stdout_for_results()
+    results = stream_for_results()
     try:
-        with redirect_stdout(sys.stderr):  # for what own methods print
-            plan = experiments.Plan(
-                (*_expand(chosen, "paper", PAPER_DATASETS), *files),
-                _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
-                select.value,
-                n_per_class,
-                splits,
-            )
+        plan = experiments.Plan(
+            (*_expand(chosen, "paper", PAPER_DATASETS), *files),
+            _expand([*named, *more], "all", SEMI_SUPERVISED if is_semi else SUPERVISED),
+            select.value,
+            n_per_class,
+            splits,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--methods") from error
     if is_semi and not any(METHODS[name].unlabelled for name in plan.methods if name in METHODS):
@@ -173,7 +172,7 @@ def reproduce(
     kept = f"Finished cells are kept in {out}."
     with errors_reported(console, f"Stopped. {kept} Run the same command again to continue."):
         try:
-            with redirect_stdout(sys.stderr), _progress(console) as (watch, tell):
+            with _progress(console) as (watch, tell):
                 outcome = experiments.reproduce(
                     plan,
                     out,
@@ -188,34 +187,35 @@ def reproduce(
             raise ChildProcessError(
                 f"A process was killed, perhaps because memory ran out. {kept} Use fewer --jobs."
             ) from None
-        if as_json:
-            found = {
-                "rows": [row._asdict() for row in outcome.rows],
-                "remarks": outcome.remarks,
-                "failures": outcome.failures,
-                "report": str(outcome.report.resolve()) if outcome.report else None,
-                "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
-            }
-            typer.echo(json.dumps(found, allow_nan=False))
-        else:
-            _show(outcome, out)
+        with results as stream, redirect_stdout(stream):
+            if as_json:
+                found = {
+                    "rows": [row._asdict() for row in outcome.rows],
+                    "remarks": outcome.remarks,
+                    "failures": outcome.failures,
+                    "report": str(outcome.report.resolve()) if outcome.report else None,
+                    "figures": [str(picture.path.resolve()) for picture in outcome.pictures],
+                }
+                typer.echo(json.dumps(found, allow_nan=False))
+            else:
+                _show(outcome, out)
     if outcome.failures:
         raise typer.Exit(1)
 
 
-def keep_stdout_for_results() -> None:
-    """Send to stderr what the C code of own methods prints, and what processes print that begin from now on.
+def stream_for_results() -> AbstractContextManager[TextIO]:
+    """Return stdout, and send what own methods print to stderr from now on: in Python, in C, or in processes.
 
-    The results go to another descriptor of stdout, so C code may also print its last lines at exit.
+    The results get a descriptor of their own, so that C code may also print its last lines at exit.
     """
     try:
         descriptor, of_errors = sys.stdout.fileno(), sys.stderr.fileno()
     except (AttributeError, OSError):  # closed, or no files
-        return
-    own = open(os.dup(descriptor), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+        return nullcontext(sys.stdout)
     sys.stdout.flush()
+    results = open(os.dup(descriptor), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
     os.dup2(of_errors, descriptor)
-    sys.stdout = own
+    return results
 
 
 def _expand(given: list[str], several: str, those: tuple[str, ...]) -> tuple[str, ...]:

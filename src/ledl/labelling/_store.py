@@ -125,6 +125,16 @@ class Change(NamedTuple):
     classes: list[Class]
 
 
+def sums_of(db: sqlite3.Connection, since: int = 0) -> dict[int, str]:
+    """Return a checksum of each batch from this one on, with the classes and answers in it."""
+    sums = dict[int, str]()
+    for table, key in (("batches", "id"), ("classes", "batch"), ("answers", "batch")):
+        rows = db.execute(f"SELECT {key}, * FROM {table} WHERE {key}>=? ORDER BY {key}, id", (since,))
+        for batch, *row in rows:
+            sums[batch] = checksum(f"{sums.get(batch)} {row!a}".encode()).hex()
+    return sums
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means that a file is damaged, and not that the disk is full or the like."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF not in NOT_DAMAGED
@@ -246,12 +256,14 @@ class Store:
                 self._begin(read_only)
                 self.db.execute("BEGIN")  # all is read as it is now, also beside a page that writes
                 self._check()
-                self.db.execute("COMMIT")
-                if not read_only:
+                if not read_only:  # a reader goes on with the labels as they are now
+                    self.db.execute("COMMIT")
+                    # What was said since is in a file of its own, whose damage SQLite takes for its end.
+                    self.db.execute("PRAGMA wal_checkpoint")
                     if self.get("format") != str(FORMAT):
                         with self._transaction():
                             self.db.execute(SUMS)
-                            self._store_sums(self._sums())
+                            self._store_sums(sums_of(self.db))
                             self.set(format=str(FORMAT))
                     self._back_up()
                 self._is_writer = not read_only
@@ -275,7 +287,8 @@ class Store:
             self.set(format=str(FORMAT), seed=secrets.token_hex(8), token=secrets.token_urlsafe(24))
 
     def _check(self) -> None:
-        """Raise an error if the tables are damaged or of a newer version."""
+        """Raise an error if the tables are damaged, older than their copy, or of a newer version."""
+        in_copy = self._sums_in_copy()  # first: what is read here is of one moment, and the copy is not newer
         faults = [fault for (fault,) in self.db.execute("PRAGMA integrity_check(1)") if fault != "ok"]
         if faults:
             raise sqlite3.DatabaseError(faults[0])
@@ -287,8 +300,12 @@ class Store:
                 f"{shown(self.file)} was written by a newer ledl (format {found}, this one knows {FORMAT}). "
                 "Update ledl, or begin elsewhere with --store DIR."
             )
-        if int(found) > 1 and not self._is_as_stored():
-            raise sqlite3.DatabaseError("what it says is not what was stored")
+        if int(found) > 1:
+            stored_sums = dict(self.db.execute("SELECT batch, sum FROM sums"))
+            if stored_sums != sums_of(self.db) | {SETTINGS: self._sum_of_settings()}:
+                raise sqlite3.DatabaseError("what it says is not what was stored")
+            if not in_copy.items() <= stored_sums.items():
+                raise sqlite3.DatabaseError(f"it lacks answers of {BACKUP} (remove that one if you mean it so)")
         merged = {one.id: [one.merged_into] for one in self.classes().values() if one.merged_into is not None}
         try:
             TopologicalSorter(merged).prepare()
@@ -304,23 +321,13 @@ class Store:
     def _no_labels(self) -> StoreError:
         return StoreError(f"There are no labels yet in {shown(self.place)}. Begin with ledl label FOLDER.")
 
-    def _is_as_stored(self) -> bool:
-        """Return whether the checksums are right."""
-        stored_sums = dict(self.db.execute("SELECT batch, sum FROM sums"))
-        return stored_sums == self._sums() | {SETTINGS: self._sum_of_settings()}
-
-    def _sums(self, since: int = 0) -> dict[int, str]:
-        """Return a checksum of each batch from this one on, with the classes and answers in it."""
-        sums = dict[int, str]()
-        for what in (
-            "id AS number, * FROM batches",
-            "batch AS number, * FROM classes",
-            "batch AS number, * FROM answers",
-        ):
-            rows = self.db.execute(f"SELECT {what} WHERE number>=? ORDER BY number, id", (since,))
-            for batch, *row in rows:
-                sums[batch] = checksum(f"{sums.get(batch)} {row!a}".encode()).hex()
-        return sums
+    def _sums_in_copy(self) -> dict[int, str]:
+        """Return the checksums of batches in the copy of the labels, without those of damaged batches."""
+        uri = f"{(self.place / BACKUP).absolute().as_uri()}?mode=ro&immutable=1"
+        # Otherwise there is none, or it is damaged.
+        with suppress(sqlite3.Error, UnicodeDecodeError), closing(sqlite3.connect(uri, uri=True)) as db:
+            return dict(sums_of(db).items() & set(db.execute("SELECT batch, sum FROM sums")))
+        return {}
 
     def _sum_of_settings(self) -> str:
         """Return a checksum of the settings and of the schema."""
@@ -380,9 +387,10 @@ class Store:
         """Close the file, and keep a copy of the labels, if they are in order and there is room for it."""
         if self._is_writer:
             self._is_writer = False
-            with suppress(sqlite3.Error, OSError):
+            with suppress(sqlite3.Error, OSError, StoreError):
                 # The name may be that of other labels by now.
-                if os.path.samestat(os.fstat(self._held), os.stat(self.file)) and self._is_as_stored():
+                if os.path.samestat(os.fstat(self._held), os.stat(self.file)):
+                    self._check()
                     self._back_up()
         self.db.close()
         if self._held >= 0:
@@ -534,7 +542,7 @@ class Store:
                 "INSERT INTO answers(batch, image, class, skipped, view, model) VALUES(?, ?, ?, ?, ?, ?)",
                 [(batch, *answer) for answer in change.answers],
             )
-            self._store_sums(self._sums(int(batch or 0)))
+            self._store_sums(sums_of(self.db, int(batch or 0)))
         return int(batch or 0)
 
     def stacks(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
