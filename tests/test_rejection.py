@@ -1,6 +1,7 @@
 """None of these: the measures by their definitions, the threshold by its rate, and what cannot be done."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -259,6 +260,17 @@ def test_copies_are_judged_once_by_models_without_them(known):
     X, y = np.vstack([np.repeat(X, 2, axis=0), X[:2]]), np.append(np.repeat(y, 2), [4, 4])
     judged = RejectingClassifier(CRCClassifier()).fit(X, y, sample_weight=weights).judged_
     assert judged.tolist() == [1, 3, *range(4, 120, 2), 120, 121]
+
+
+def test_copies_are_found_in_lists_and_tables_too(known):
+    X, y = known[0][:60], known[1][:60]
+    X_twice, y_twice = np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    mixed = pd.DataFrame(X_twice).assign(bright=np.repeat(X.mean(axis=1) > X.mean(), 2))
+    mixed.columns = mixed.columns.astype(str)
+    signed = np.where(np.arange(120)[:, None] % 2 & (X_twice == 0), -0.0, X_twice)
+    for samples in (X_twice.tolist(), mixed, signed):
+        judged = RejectingClassifier(CRCClassifier()).fit(samples, y_twice).judged_
+        np.testing.assert_array_equal(judged, np.arange(0, 120, 2))
 
 
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -619,9 +620,11 @@ def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> 
     if isinstance(cv, Integral):
         used = np.arange(len(y)) if weights is None else np.flatnonzero(weights > 0)
         copy_of = np.arange(len(y))  # which sample each one equals
-        rows = np.asarray(X) if isinstance(X, np.ndarray) or hasattr(X, "iloc") else copy_of
-        if rows.ndim == 2 and rows.dtype.kind in "biuf":
-            copy_of = distinct_rows(rows)[1] * len(classes) + numbers
+        if np.ndim(X[:1]) == 2:
+            with suppress(TypeError, ValueError):  # they are no numbers
+                rows = to_host(X)
+                rows = rows if rows.dtype.kind in "biuf" else rows.astype(float)
+                copy_of = distinct_rows(rows)[1] * len(classes) + numbers
         distinct = used[np.sort(np.unique(copy_of[used], return_index=True)[1])]
         if len(distinct) > len(np.unique(numbers[distinct])):
             used = distinct

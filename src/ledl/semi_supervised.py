@@ -859,8 +859,8 @@ def n_directions(n_samples: int, most: int) -> int:
 def distinct_rows(X: Array) -> tuple[Array, Array]:
     """Return the rows of X that are no copies of earlier ones, and which of these each row of X equals."""
     numbers: dict[bytes, int] = {}
-    X = np.ascontiguousarray(X)
-    copy_of = np.array([numbers.setdefault(blake2b(row, digest_size=16).digest(), len(numbers)) for row in X])
+    digests = (blake2b(row + 0, digest_size=16).digest() for row in X)  # -0.0 + 0 is 0.0
+    copy_of = np.array([numbers.setdefault(digest, len(numbers)) for digest in digests])
     return np.unique(copy_of, return_index=True)[1], copy_of
 
 

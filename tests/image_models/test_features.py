@@ -7,6 +7,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ledl
@@ -20,6 +21,7 @@ from ledl.image_models import (
     predict_files,
     thumbnail,
 )
+from ledl.image_models._features import checked_thumbnail
 from ledl.images import efficientnet_is_installed
 
 Image = pytest.importorskip("PIL.Image")
@@ -121,3 +123,12 @@ def test_the_preprocessing_of_hugging_face_is_read(photos, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, "do_pad": True}))
     with pytest.raises(ValueError, match=r"preprocessor_config.json .*the field 'do_pad' .True. may change"):
         fit_folder(photos, method="crc", **options)
+
+
+def test_pictures_of_model_files_are_as_small_as_ours(tmp_path):
+    """Pages would decode large ones many times."""
+    Image.new("RGB", (500, 400), "red").save(tmp_path / "large.jpg")
+    large, content = tmp_path.joinpath("large.jpg").read_bytes(), thumbnail(tmp_path / "large.jpg")
+    assert checked_thumbnail(content) == content.tobytes()
+    for other in (large, b"no picture", b""):
+        assert checked_thumbnail(np.frombuffer(other, np.uint8)) is None

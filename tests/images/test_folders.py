@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import zlib
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
@@ -402,3 +403,21 @@ def test_files_of_unique_sizes_are_not_read_to_find_equal_ones(tmp_path, monkeyp
     monkeypatch.setattr(_folders, "content_if_readable", lambda file: read.append(file) or file.read_text())
     assert equal_files(files, files) == {files[1]: files[1:3], files[2]: files[1:3], files[3]: [files[3]]}
     assert sorted(read) == files[1:4]  # each once
+
+
+def test_labels_of_copies_of_many_equal_images_are_found_once(monkeypatch):
+    files, copies = ([Path(folder, f"{i}.png") for i in range(300)] for folder in ("photos", "sorted"))
+    monkeypatch.setattr(_folders, "read_labels", lambda *args, **options: dict.fromkeys(copies, "a"))
+    shared = dict(zip(copies, [files] * len(copies), strict=True))  # equal files share a list
+    monkeypatch.setattr(_folders, "equal_files", lambda images, files: shared)
+    n_hashed, hashed = 0, PurePath.__hash__
+
+    def count(path):
+        nonlocal n_hashed
+        n_hashed += 1
+        return hashed(path)
+
+    monkeypatch.setattr(PurePath, "__hash__", count)
+    found = _folders.labels_of_tables(Path("photos"), [Path("t.csv")], files, anywhere=True)
+    assert n_hashed < 20 * len(files)
+    assert found == dict.fromkeys(files, "a")

@@ -143,6 +143,34 @@ def test_transparent_pixels_of_palettes_are_white(tmp_path):
         assert_array_equal(read_back(tmp_path / name), expected)
 
 
+def with_more_scans(n, **options):
+    """Return a JPEG file that paints its last pixels again `n` times."""
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48), "red").save(file, "JPEG", progressive=True, **options)
+    content = file.getvalue()
+    last = content.rindex(b"\xff\xda")
+    tables = content.rindex(b"\xff\xc4", 0, last)
+    return content[:-2] + content[tables:-2] * n + content[-2:]
+
+
+def test_jpeg_files_that_paint_their_pixels_again_and_again_are_refused(tmp_path):
+    """A hundred bytes for each time: a small file could take hours."""
+    path = tmp_path / "again.jpg"
+    path.write_bytes(with_more_scans(150))
+    with pytest.raises(ImageError, match=r"again.jpg has more than 100 scans.*save it again"):
+        read_image(path, "RGB")
+    path.write_bytes(with_more_scans(80))
+    assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
+    # What comes after the image, and pictures within its head, are no scans of it.
+    exif = Image.Exif()
+    exif[0x927C] = b"\xff\xda" * 200
+    path.write_bytes(with_more_scans(0, exif=exif) + b"\xff\xda\0\2" * 200)
+    assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8))
+    noise.save(path, quality=100, restart_marker_blocks=1)
+    assert read_image(path, "RGB").size == (300, 200)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_photos_are_upright(orientation, tmp_path):
     exif = Image.Exif()

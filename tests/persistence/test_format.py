@@ -20,6 +20,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from safetensors.numpy import load_file
 from safetensors.numpy import save as save_tensors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from helpers.model_files import (
     assert_same,
@@ -33,6 +35,7 @@ from helpers.model_files import (
 from ledl import (
     CRCClassifier,
     ModelFileError,
+    RejectingClassifier,
     SRCClassifier,
     load,
     save,
@@ -319,11 +322,20 @@ def test_no_file_takes_many_times_its_size(path, content):
         assert peak_of_loading(path) < 64 * path.stat().st_size
 
 
-def test_models_that_share_arrays_keep_no_more_than_there_is_room_for(path, monkeypatch):
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: model,
+        lambda model: make_pipeline(StandardScaler(), model),
+        lambda model: RejectingClassifier(make_pipeline(StandardScaler(), model)),
+    ],
+    ids=["plain", "pipeline", "wrapped"],
+)
+def test_models_that_share_arrays_keep_no_more_than_there_is_room_for(path, monkeypatch, wrap):
     """A Gram matrix of 2 MB for each: a file of some kB could take any memory."""
     monkeypatch.setattr(_tree, "MAX_MADE", 2**23)
     X, y = np.random.default_rng(0).normal(size=(500, 2)), np.arange(500) % 2
-    model = SRCClassifier().fit(X, y)
+    model = wrap(SRCClassifier()).fit(X, y)
     save(model, path, info=[model] * 40)
     tracemalloc.start()
     found = read(path)

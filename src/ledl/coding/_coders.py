@@ -228,11 +228,11 @@ ADMM_ROUNDS = 1000
 GRAM_THREADS = 512
 # A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
-# Without it, a few samples are coded by the products that they need, so many at a time. There may be K / d
-# samples in all, whose products are fewer than those of the matrix, or K / `FEW_ATOMS` (with dense codes a
-# sample takes about 64 products with all atoms, and the matrix takes K / 2), but no more than `MOST_FEW`. For
-# OMP the products with all atoms may be this share of the matrix.
-FEW_SAMPLES, FEW_ATOMS, MOST_FEW, FEW_PRODUCTS = 8, 128, 1024, 1 / 2
+# Without it, a few samples are coded by the products that they need, so many at a time. There may be K / r
+# samples in all, whose products are fewer than those of the matrix, but no more than `MOST_FEW`; so many at a
+# time are few for a matrix that is too large to be kept. For OMP the products with all atoms may be this share
+# of the matrix.
+FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 2
 # A matrix with fewer numbers than these for each of the few samples, and for each product of OMP, takes less
 # time than their steps.
 NUMBERS_A_SAMPLE, NUMBERS_A_PRODUCT = 2**17, 2**13
@@ -252,7 +252,8 @@ class Lasso(NamedTuple):
     ) -> Coder:
         pilots, n, (K, r) = None, len(samples.data), atoms.shape
         is_kept = kept is not None and 8 * K**2 <= MAX_KEPT
-        few = min(K // min(r, FEW_ATOMS), K**2 // NUMBERS_A_SAMPLE, MOST_FEW)
+        few = max(K // r, 1 if 8 * K**2 <= MAX_KEPT else FEW_SAMPLES)
+        few = min(few, K**2 // NUMBERS_A_SAMPLE, MOST_FEW)
         if samples.where is None and n <= few and not is_kept and self.solver != "admm":
             return FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
         if samples.where is not None:

@@ -130,7 +130,8 @@ def read_samples(path: Path) -> Bunch:
     except Exception as error:  # damaged files raise many types
         if "Object arrays" in str(error):
             how = "Python objects may run code. Write labels as text, y.astype(str), and samples as numbers."
-        raise ValueError(f"{path} cannot be read as a .npz file ({error}). {how}") from error
+        why = "it is no file of NumPy" if "unsafely" in str(error) else error  # its advice would run code
+        raise ValueError(f"{path} cannot be read as a .npz file ({why}). {how}") from error
     pair = next((pair for pair in NAMES_IN_FILES if set(pair) <= arrays.keys()), None)
     if pair is None:
         raise ValueError(

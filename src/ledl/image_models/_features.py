@@ -6,6 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -29,6 +30,7 @@ from ledl.images import (
     efficientnet_is_installed,
     height_and_width,
     median_short_side,
+    pillow,
     read_image,
     shown,
 )
@@ -37,6 +39,7 @@ from ledl.images import (
 CHUNK, MAX_NUMBERS = 64, 2**25
 SMALL_SIDE = 64  # pixels; larger images are photos
 LARGEST_JSON = 2**20  # bytes of a preprocessing
+THUMBNAIL = 192  # pixels: the largest width and height
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
 
@@ -159,9 +162,17 @@ def describe(extractor: Any) -> str:
 
 
 def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
-    """Return a JPEG file of an image, at most 192 x 192 pixels, as an array of bytes."""
-    image = read_image(path, "RGB", max_pixels=max_pixels, shrink_to=192)
-    image.thumbnail((192, 192))
+    """Return a JPEG file of an image, at most `THUMBNAIL` pixels wide and high, as an array of bytes."""
+    image = read_image(path, "RGB", max_pixels=max_pixels, shrink_to=THUMBNAIL)
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=85)
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
+
+
+def checked_thumbnail(content: Array) -> bytes | None:
+    """Return the bytes of a thumbnail from a model file, or None if it is damaged or larger than ours."""
+    with suppress(Exception), pillow().Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+        if max(image.size) <= THUMBNAIL:
+            return bytes(content)
+    return None

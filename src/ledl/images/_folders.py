@@ -268,15 +268,17 @@ def labels_of_tables(
     for table in tables:
         said = read_labels(root, table, anywhere=anywhere)
         same = equal_files([image for image in said if image not in files], files) if anywhere else {}
-        labels: dict[Path, set[str]] = {}  # all that it says of the content of a file
+        copies: dict[Path, list[Path]] = {}  # by the first file of each content
         for image, equal in same.items():
-            for file in equal:
-                labels.setdefault(file, set()).update({said[image], said.get(file, "")} - {""})
-        for image, equal in same.items():
-            if all(len(labels[file]) < 2 for file in equal):
-                del said[image]
-                given.pop(image, None)
-                said |= {file: next(iter(labels[file]), "") for file in equal}
+            copies.setdefault(equal[0], []).append(image)
+        for images in copies.values():
+            of_copies = {said[image] for image in images}
+            labels = {file: (of_copies | {said.get(file, "")}) - {""} for file in same[images[0]]}
+            if all(len(found) < 2 for found in labels.values()):
+                for image in images:
+                    del said[image]
+                    given.pop(image, None)
+                said |= {file: next(iter(found), "") for file, found in labels.items()}
         given |= said
     return given
 

@@ -6,7 +6,9 @@ An image is returned decoded and upright, or an ImageError says why it cannot be
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +17,7 @@ from numbers import Integral
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -42,6 +44,10 @@ MAX_PIXELS = 2**26
 SOME_PIXELS, NEARLY_ALL = 2**20, 0.999
 # Bytes of the largest image file, which such an image does not need.
 LARGEST_IMAGE = 2**31
+# A JPEG file may paint its pixels again and again, a hundred bytes each time; encoders need some ten scans. The
+# pattern finds the next marker, not the 0xFF00 and the restarts that are among the pixels.
+MOST_SCANS, MARKER = 100, re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
 MARGIN = 2
 
@@ -180,6 +186,11 @@ def read_image(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
                             "trust the file, increase max_pixels (--max-pixels on the command line)."
                         )
+                    if image.format in ("JPEG", "MPO") and _n_scans(file) > MOST_SCANS:
+                        raise ImageError(
+                            f"{name} has more than {MOST_SCANS} scans, so decoding may take very long. If you "
+                            "trust the file, open it in another program and save it again."
+                        )
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
                     image.load()
@@ -195,6 +206,19 @@ def read_image(
         finally:
             if image is not None and image is not source:
                 image.close()
+
+
+def _n_scans(file: BinaryIO) -> int:
+    """Return how often a JPEG file paints its pixels, up to one more than `MOST_SCANS`."""
+    n, end = 0, 2
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        while n <= MOST_SCANS and (marker := MARKER.search(content, end)):
+            kind, end = content[marker.end() - 1], marker.end()
+            if kind == END_OF_IMAGE:
+                break
+            n += kind == START_OF_SCAN
+            end += int.from_bytes(content[end : end + 2], "big")  # what comes is so long
+    return n
 
 
 def _formats() -> list[str]:

@@ -228,6 +228,7 @@ class Decoder:
         self._n_objects = 0
         self._room = MAX_MADE + TIMES_MADE * sum(array.nbytes for array in arrays)
         self._to_keep = MAX_MADE  # bytes of what trials may leave behind to predict faster
+        self._records: list[FittedDictionary] = []
 
     def decode(self, node: Any, where: str, depth: int = 0) -> Any:
         """Return the value of a tree. Errors call it `where`."""
@@ -280,6 +281,7 @@ class Decoder:
                         values["kept"] = self.worked_out.kept.get(id(values["atoms"]), {})
                     part = cls(**values)
                     check_part(part)
+                    self._records += [part] * (cls is FittedDictionary)
                     return part
                 case "estimator", {"name": name, "params": dict(params), "state": dict(state)}:
                     return self._estimator(name, params, state, where, depth)
@@ -304,7 +306,7 @@ class Decoder:
     def _estimator(
         self, name: Any, params: dict[str, Any], nodes: dict[str, Any], where: str, depth: int
     ) -> Any:
-        cls = self._known(name, ESTIMATORS)
+        cls, n_before = self._known(name, ESTIMATORS), len(self._records)
         made = {n: node["made"] for n, node in nodes.items() if type(node) is dict and set(node) == {"made"}}
         params = self._values(params, where, depth)
         state = self._values(nodes | dict.fromkeys(made), where, depth)
@@ -329,7 +331,8 @@ class Decoder:
             record = state["_dictionary"]
             self._room -= record.atoms.nbytes
             self._to_keep -= min(8 * len(record.atoms) ** 2, MAX_KEPT)  # of a Gram matrix
-            if self._to_keep < 0:  # many models may share the arrays of a small file
+        if self._to_keep < 0:  # many models may share the arrays of a small file
+            for record in self._records[n_before:]:  # in the parts of this one, too, which has tried them again
                 record.kept.clear()
         return model
 
