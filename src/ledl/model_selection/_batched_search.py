@@ -50,6 +50,8 @@ from ledl.solvers.ledl import Atoms, DualStep, solve
 # How many numbers the codes of a batch have, which one thread of NumPy solves at once
 # (benchmarks/selection.py).
 BATCH = 2**17
+# Batches for each worker before all wait until their candidates are scored.
+ROUNDS = 4
 
 # A batch needs at most this many arrays of the size of its codes, in training and coding.
 ARRAYS = 20
@@ -502,7 +504,7 @@ def train_ledl(
 ) -> Iterator[Entries]:
     """Train LEDL at several weights. Folds and kernels that have the same shape share one batched solve.
 
-    Yield the candidates of as many batches as are solved at the same time: the models of all need much memory.
+    Yield the candidates of some batches at a time, because the models of all need much memory.
     """
     # Candidates that see the samples in the same way share a row of models, which have checked the samples, and
     # of trainings. Those of them that differ only in how they code and decide share one fit.
@@ -532,7 +534,8 @@ def train_ledl(
         like = rows[jobs[0][0][0]][jobs[0][1]][1].coordinates
         n_jobs = 1 if is_torch(like) else models[0].n_jobs  # one batch at a time on a device
         batches = in_batches(jobs, (n + K) * max(K, q), like, n_jobs)
-        for some in gen_batches(len(batches), n_places(n_jobs)):
+        n_parallel = n_places(n_jobs)
+        for some in gen_batches(len(batches), n_parallel * (ROUNDS if n_parallel > 1 else 1)):
             # A solve needs the coordinates alone, so their space is not sent to workers.
             tasks = [
                 (
