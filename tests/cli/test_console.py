@@ -125,6 +125,13 @@ def test_predict_writes_all_files_also_if_nobody_reads_its_lines(folder, model, 
     assert (status, "Copied into folders" in printed) == (0, True)
 
 
+@pytest.mark.parametrize("option", ["--sort-into", "--page", "--confusion"])
+def test_predict_writes_one_file_also_if_nobody_reads_its_lines(folder, model, tmp_path, option):
+    words = ["predict", model, folder / "known", "--labels", "folder", option, tmp_path / "output.html"]
+    _, printed = run_unread(*words)
+    assert (tmp_path / "output.html").exists(), printed
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize(
     "words",
