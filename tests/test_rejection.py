@@ -23,7 +23,7 @@ from ledl import (
     SRCClassifier,
     explain,
 )
-from ledl.rejection import judge, least_share
+from ledl.rejection import judge, judging_folds, least_share
 
 OURS = [
     SRCClassifier(),
@@ -271,6 +271,8 @@ def test_copies_are_found_in_lists_and_tables_too(known):
     for samples in (X_twice.tolist(), mixed, signed):
         judged = RejectingClassifier(CRCClassifier()).fit(samples, y_twice).judged_
         np.testing.assert_array_equal(judged, np.arange(0, 120, 2))
+    folds = judging_folds(5, pd.DataFrame({"text": ["1", "01"] * 6, "number": 1}), np.arange(12) % 3)
+    assert sorted(np.concatenate([test for _, test in folds])) == [*range(12)]  # text has no copies
 
 
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):

@@ -300,9 +300,19 @@ def test_products_of_all_pairs_that_are_not_kept_are_made_for_many_samples_alone
     assert info.converged.all()
     assert few_info.converged.all()
     assert_allclose(few, whole[:8], atol=1e-3)
-    # Whatever the codes are, a few samples never need more products than there are in the matrix.
-    sparse_encode(X[:9], D, alpha=1e-4)
-    assert made == [len(D)] * 2
+
+
+@pytest.mark.parametrize(("K", "n_few"), [(1000, 1), (3000, 8)])
+def test_a_few_more_samples_need_no_matrix_if_their_codes_are_sparse(rng, monkeypatch, K, n_few):
+    D, X = rng.standard_normal((K, 1100)), rng.standard_normal((n_few + 1, 1100))
+    made, gram = [], _coders.gram
+    monkeypatch.setattr(_coders, "gram", lambda atoms, threads: made.append(len(atoms)) or gram(atoms, threads))
+    most = np.abs(X @ D.T).max()
+    sparse_encode(X, D, alpha=0.9 * most)
+    sparse_encode(X[:n_few], D, alpha=0.01 * most, tol=1e-2)
+    assert made == []
+    sparse_encode(X, D, alpha=0.01 * most, tol=1e-2)
+    assert made == [K]
 
 
 def test_matching_pursuit_keeps_the_products_of_atoms(rng, monkeypatch):

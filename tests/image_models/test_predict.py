@@ -1,7 +1,9 @@
 """Predictions for files of images."""
 
 import hashlib
+import io
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from sklearn.svm import LinearSVC
 
 import ledl
 from ledl.features import PixelFeatures
-from ledl.image_models import Record, predict_files, trained_on
+from ledl.image_models import Record, explain_image, predict_files, trained_on
 from ledl.image_models._record import image_model
 
 Image = pytest.importorskip("PIL.Image")
@@ -68,3 +70,14 @@ def test_predicted_labels_are_text_whatever_the_classes_are(folder):
     for one, label in zip(predict_files(image_model(model, Record()), files), labels, strict=True):
         assert one.label == str(label)
         assert sorted(name for name, _ in one.ranking) == ["0", "1", "2"]
+
+
+def test_explanations_leave_large_pictures_of_model_files_out(folder, trained, tmp_path):
+    image, page, file = next((folder / "known").rglob("*.png")), tmp_path / "why.html", io.BytesIO()
+    Image.new("RGB", (300, 40), "red").save(file, "JPEG")
+    large = [np.frombuffer(file.getvalue(), np.uint8)] * len(trained.record.files)
+    n_pictures = []
+    for record in (trained.record, replace(trained.record, thumbnails=large)):
+        explain_image(image_model(trained.model, record), image, page)
+        n_pictures.append(page.read_text("utf-8").count("data:image/jpeg"))
+    assert n_pictures[0] > n_pictures[1] == 0

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image, features
 
 from ledl.features import ImageError
-from ledl.images import median_short_side, read_image
+from ledl.images import _reading, median_short_side, read_image
 
 # Yellow above red, and blue beside them: an image that shows rotations and swapped channels.
 COLOURS = np.zeros((16, 24, 3), np.uint8)
@@ -164,11 +164,38 @@ def test_jpeg_files_that_paint_their_pixels_again_and_again_are_refused(tmp_path
     # What comes after the image, and pictures within its head, are no scans of it.
     exif = Image.Exif()
     exif[0x927C] = b"\xff\xda" * 200
-    path.write_bytes(with_more_scans(0, exif=exif) + b"\xff\xda\0\2" * 200)
+    path.write_bytes(with_more_scans(0, exif=exif) + b"\0\2" + b"\xff\xda\0\2" * 200)
     assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
-    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8))
-    noise.save(path, quality=100, restart_marker_blocks=1)
-    assert read_image(path, "RGB").size == (300, 200)
+
+
+# Restarts and markers without a length are among the pixels: what follows is no length.
+@pytest.mark.parametrize("odd", [b"", b"\xff\x01\0\6\xff\xfe\0\6\xff\xd9\0\0", b"\xff\xd3\xff\xff"])
+@pytest.mark.parametrize("block", [_reading.BLOCK, 7, 100])
+def test_scans_of_jpeg_files_are_counted_as_decoders_count_them(odd, block, monkeypatch):
+    monkeypatch.setattr(_reading, "BLOCK", block)
+    rng = np.random.default_rng(0)
+    noise = Image.fromarray(rng.integers(0, 256, (60, 70, 3), dtype=np.uint8))
+    n_scans = []
+    for options in ({}, {"progressive": True}, {"quality": 100, "restart_marker_blocks": 1}):
+        file = io.BytesIO()
+        noise.save(file, "JPEG", **options)
+        content = file.getvalue()
+        n_scans.append(_reading._n_scans(io.BytesIO(content)))
+        content = content[:-2] + odd + content[content.rindex(b"\xff\xda") : -2] * 50 + content[-2:]
+        assert _reading._n_scans(io.BytesIO(content)) == n_scans[-1] + 50
+        assert _reading._n_scans(io.BytesIO(content[:-2])) == n_scans[-1] + 50  # cut off
+    assert n_scans == [1, 10, 1]
+
+
+def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):
+    pair = [Image.new("RGB", (64, 48), color) for color in ("red", "blue")]
+    pair[0].save(tmp_path / "pair.mpo", save_all=True, append_images=pair[1:])
+    content = (tmp_path / "pair.mpo").read_bytes()
+    assert read_image(tmp_path / "pair.mpo", "RGB").size == (64, 48)
+    scan = content[content.index(b"\xff\xda") : content.index(b"\xff\xd9")]
+    (tmp_path / "pair.mpo").write_bytes(content.replace(scan, scan * 120, 1))
+    with pytest.raises(ImageError, match="more than 100 scans"):
+        read_image(tmp_path / "pair.mpo", "RGB")
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ledl.cli._console import PipedConsole, errors_reported, say, visible, warnings_as_notes
+from ledl.cli._console import PipedConsole, close_stdout, errors_reported, say, visible, warnings_as_notes
 from ledl.cli._images import MaxPixels, as_argument, check_outputs
 
 # Printed at the end of the help.
@@ -133,9 +133,12 @@ def label(
             try:
                 with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
                     write(session, export, sort_by=how, unsure=unsure or 0.0, say=lines.append)
-            finally:  # not before: the reader of a line may end then, as head -1 does
-                for line in lines:
-                    say(PipedConsole(), line)
+            finally:
+                try:
+                    for line in lines:
+                        say(PipedConsole(), line)
+                except BrokenPipeError:  # the reader of the output is gone, but all is written
+                    close_stdout()
             return
         with opened(options, report) as session, suppress(KeyboardInterrupt):
             place = visible(str(session.store.place))

@@ -220,8 +220,9 @@ SINGLE_PRECISION_RANGE = 1e-24, 1e24
 # for every so many atoms, which is about the time of ADMM. For fewer than `FEW` samples ADMM's inverse is too
 # expensive.
 TRIED, ROUNDS, ATOMS_A_ROUND, FEW = 4, 64, 6, 32
-# Codes are not dense if the smallest alpha with zero codes is less than so many times alpha.
-DENSE = 64
+# Codes are not dense if the smallest alpha with zero codes is less than so many times alpha, and may be sparse
+# (which two samples then tell) if it is less than so many times.
+DENSE, PERHAPS_SPARSE = 64, 16
 # Iterations after which "auto" leaves samples that ADMM has not finished to exact steps.
 ADMM_ROUNDS = 1000
 # With fewer atoms the Gram matrix takes less time than starting threads.
@@ -229,10 +230,10 @@ GRAM_THREADS = 512
 # A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
 MAX_KEPT = 2**26
 # Without it, a few samples are coded by the products that they need, so many at a time. There may be K / r
-# samples in all, whose products are fewer than those of the matrix, but no more than `MOST_FEW`; so many at a
-# time are few for a matrix that is too large to be kept. For OMP the products with all atoms may be this share
-# of the matrix.
-FEW_SAMPLES, MOST_FEW, FEW_PRODUCTS = 8, 1024, 1 / 2
+# samples in all, whose products are fewer than those of the matrix, or K / `FEW_ATOMS` if codes have few
+# non-zeros, but no more than `MOST_FEW`. So many at a time are few if the matrix is too large to be kept.
+# For OMP the products with all atoms may be this share of the matrix.
+FEW_SAMPLES, FEW_ATOMS, MOST_FEW, FEW_PRODUCTS = 8, 128, 1024, 1 / 2
 # A matrix with fewer numbers than these for each of the few samples, and for each product of OMP, takes less
 # time than their steps.
 NUMBERS_A_SAMPLE, NUMBERS_A_PRODUCT = 2**17, 2**13
@@ -252,10 +253,17 @@ class Lasso(NamedTuple):
     ) -> Coder:
         pilots, n, (K, r) = None, len(samples.data), atoms.shape
         is_kept = kept is not None and 8 * K**2 <= MAX_KEPT
-        few = max(K // r, 1 if 8 * K**2 <= MAX_KEPT else FEW_SAMPLES)
-        few = min(few, K**2 // NUMBERS_A_SAMPLE, MOST_FEW)
+        few = min(K // min(r, FEW_ATOMS), K**2 // NUMBERS_A_SAMPLE, MOST_FEW)
         if samples.where is None and n <= few and not is_kept and self.solver != "admm":
-            return FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
+            coder = FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
+            if n <= max(K // r, 1 if 8 * K**2 <= MAX_KEPT else FEW_SAMPLES):
+                return coder
+            some = samples[[0, n - 1]]
+            X = space.reduce(some)
+            if np.abs(X @ atoms.T).max() < PERHAPS_SPARSE * self.alpha:
+                n_products = np.count_nonzero(coder(X, space.squared_norms(some))[0]) / 2  # for each sample
+                if n * n_products <= K / 2:
+                    return coder
         if samples.where is not None:
             atoms = samples.to_device(atoms)
         elif n >= FEW:

@@ -6,7 +6,6 @@ An image is returned decoded and upright, or an ImageError says why it cannot be
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import re
 import warnings
@@ -45,9 +44,10 @@ SOME_PIXELS, NEARLY_ALL = 2**20, 0.999
 # Bytes of the largest image file, which such an image does not need.
 LARGEST_IMAGE = 2**31
 # A JPEG file may paint its pixels again and again, a hundred bytes each time; encoders need some ten scans. The
-# pattern finds the next marker, not the 0xFF00 and the restarts that are among the pixels.
-MOST_SCANS, MARKER = 100, re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+# pattern finds a marker with a length, or the end of the image, and not those that are among the pixels.
+MOST_SCANS, MARKER = 100, re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
+BLOCK = 2**20  # bytes that are read at a time
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
 MARGIN = 2
 
@@ -210,14 +210,26 @@ def read_image(
 
 def _n_scans(file: BinaryIO) -> int:
     """Return how often a JPEG file paints its pixels, up to one more than `MOST_SCANS`."""
-    n, end = 0, 2
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        while n <= MOST_SCANS and (marker := MARKER.search(content, end)):
-            kind, end = content[marker.end() - 1], marker.end()
-            if kind == END_OF_IMAGE:
+    n = 0
+    file.seek(2)
+    content, at = file.read(BLOCK), 0
+    while n <= MOST_SCANS:
+        marker = MARKER.search(content, at)
+        if marker is None or marker.end() + 2 > len(content):  # it may begin at the end of the block
+            rest = content[-1:] if marker is None else content[marker.start() :]
+            block = file.read(BLOCK)
+            if not block:
                 break
-            n += kind == START_OF_SCAN
-            end += int.from_bytes(content[end : end + 2], "big")  # what comes is so long
+            content, at = rest + block, 0
+            continue
+        kind = content[marker.end() - 1]
+        if kind == END_OF_IMAGE:
+            break
+        n += kind == START_OF_SCAN
+        at = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2], "big")  # what it has
+        if at > len(content):
+            file.seek(at - len(content), os.SEEK_CUR)
+            content, at = file.read(BLOCK), 0
     return n
 
 
