@@ -421,3 +421,18 @@ def test_labels_of_copies_of_many_equal_images_are_found_once(monkeypatch):
     found = _folders.labels_of_tables(Path("photos"), [Path("t.csv")], files, anywhere=True)
     assert n_hashed < 20 * len(files)
     assert found == dict.fromkeys(files, "a")
+
+
+def test_a_later_table_ends_the_contradiction_of_an_earlier_one(monkeypatch):
+    file, one, other = Path("photos/1.png"), Path("sorted/1.png"), Path("sorted/2.png")
+    said = {"first": {one: "a", other: "b"}, "second": {one: "a", other: "a"}}
+    monkeypatch.setattr(_folders, "read_labels", lambda root, table, **options: dict(said[table.name]))
+    monkeypatch.setattr(_folders, "equal_files", lambda images, files: dict.fromkeys(images, (file,)))
+    for names, expected in (
+        (["first"], said["first"]),
+        (["second"], {file: "a"}),
+        (["first", "second"], {file: "a"}),
+        (["second", "first"], {file: "a", **said["first"]}),
+    ):
+        tables = map(Path, names)
+        assert _folders.labels_of_tables(Path("photos"), tables, [file], anywhere=True) == expected
