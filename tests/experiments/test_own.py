@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from functools import partial
 
@@ -244,6 +245,13 @@ def test_files_that_are_damaged(old, new, tmp_path):
     path.write_bytes(content.replace(old, new))
     with pytest.raises(ValueError, match=r"bad.npz cannot be read as a .npz file .* Write it with numpy.savez"):
         reproduce(Plan(path, ["crc"], **QUICK), tmp_path / "out")
+
+
+def test_parts_of_a_file_that_are_no_arrays_do_not_count(tmp_path):
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as file:
+        file.writestr("X.npy", b"hello")
+    with pytest.raises(ValueError, match=r"bad.npz has the arrays none, but samples X"):
+        reproduce(Plan(tmp_path / "bad.npz", ["crc"], **QUICK), tmp_path / "out")
 
 
 def test_two_files_of_one_name_would_be_one_column(samples, tmp_path):

@@ -74,3 +74,32 @@ def write_transformer(path, n_extra=1):
     graph = helper.make_graph(nodes, "tokens", inputs, outputs, [extra, shape])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(model, str(path))
+
+
+def write_endless(path):
+    """A network (n, 3, h, w) -> (n, 3) that takes the sine of the means for ever."""
+
+    def value(name, kind, shape=None):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    float_, int_, bool_ = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    step = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go on"]), helper.make_node("Sin", ["value"], ["next"])],
+        "step",
+        [
+            value("i", int_, []),
+            value("go", bool_, []),
+            value("value", float_),
+        ],
+        [value("go on", bool_, []), value("next", float_)],
+    )
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["means"], axes=[2, 3], keepdims=0),
+        helper.make_node("Loop", ["number", "yes", "means"], ["y"], body=step),
+    ]
+    inputs, outputs = [value("x", float_, ["n", 3, "h", "w"])], [value("y", float_, ["n", 3])]
+    numbers = [
+        numpy_helper.from_array(np.array(2**62), "number"),
+        numpy_helper.from_array(np.array(True), "yes"),
+    ]
+    save_graph(path, helper.make_graph(nodes, "endless", inputs, outputs, numbers))

@@ -1,6 +1,8 @@
 """Networks in ONNX files and of torchvision, and their preprocessing."""
 
+import signal
 import sys
+import threading
 
 import numpy as np
 import onnx
@@ -9,7 +11,7 @@ from numpy.testing import assert_allclose
 from onnx import TensorProto
 from PIL import Image
 
-from helpers.networks import write_model, write_rows, write_transformer
+from helpers.networks import write_endless, write_model, write_rows, write_transformer
 from ledl.features import CAFFE, IMAGENET, NetworkError, NetworkFeatures, Preprocessing
 from ledl.images._networks import OnnxNetwork
 
@@ -108,6 +110,20 @@ def test_errors_of_a_network_at_work_are_ours(n_columns, tmp_path):
         extractor.transform([np.zeros((9, 9), np.uint8)])
     with pytest.raises(NetworkError, match=r"failed on 2 images"):
         extractor.fit()
+
+
+def test_ctrl_c_ends_a_network_that_does_not_end(tmp_path):
+    write_endless(tmp_path / "endless.onnx")
+    network = OnnxNetwork(tmp_path / "endless.onnx")
+    main, before = threading.get_ident(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    press = threading.Timer(1, signal.pthread_kill, [main, signal.SIGINT])
+    press.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            network(np.zeros((1, 3, 8, 8), np.float32))
+    finally:
+        press.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.UINT8])

@@ -514,6 +514,21 @@ def test_labels_that_are_older_than_their_copy_are_refused(folder, open_folder):
     assert open_folder(folder).state()["n_labelled"] == 1
 
 
+@pytest.mark.parametrize(
+    "change", ["images SET content=CAST(x'61ff' AS TEXT)", "lessons SET method=CAST(x'ff' AS TEXT)"]
+)
+def test_text_that_is_none_is_damage_before_the_copy_is_replaced(folder, open_folder, change):
+    session = open_folder(folder)
+    session.store.db.execute("INSERT INTO lessons VALUES(1, 0, 1, 0, 'x', NULL, NULL, NULL, NULL)")
+    session.store.close()
+    with contextlib.closing(sqlite3.connect(folder / NAME / LABELS)) as db, db:
+        db.execute(f"UPDATE {change}")
+    copy = (folder / NAME / BACKUP).read_bytes()
+    with pytest.raises(StoreError, match=f"cannot be read: Could not decode .* copy .*{BACKUP}"):
+        open_folder(folder)
+    assert (folder / NAME / BACKUP).read_bytes() == copy
+
+
 def test_a_start_keeps_what_a_killed_process_said(folder, open_folder, tmp_path):
     """SQLite takes damage in what it has written last for the end of it, without an error."""
     session = open_folder(folder)

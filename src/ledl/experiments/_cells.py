@@ -124,8 +124,10 @@ def read_samples(path: Path) -> Bunch:
     how = "Write it with numpy.savez(path, X=samples, y=labels)."
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (PermissionError, MemoryError):  # the file may be good
+            arrays = {name: value for name, value in file.items() if isinstance(value, np.ndarray)}
+    except MemoryError as error:
+        raise MemoryError(f"{path} does not fit into memory: {error}. Give fewer samples.") from error
+    except PermissionError:  # the file may be good
         raise
     except Exception as error:  # damaged files raise many types
         if "Object arrays" in str(error):

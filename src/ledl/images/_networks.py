@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
@@ -240,11 +241,19 @@ class OnnxNetwork(Network):
         self.shape = tuple(inputs[0].shape) or self.shape  # some networks do not tell
         self._output = choose_output(outputs).name
         self.output = self._output  # after the first call also how it is pooled
-        self._options = onnxruntime.RunOptions()
-        self._options.log_severity_level = 4  # it would print errors that we raise
+        self._new_options = onnxruntime.RunOptions
 
     def _run(self, batch: Array) -> Array:
-        (values,) = self._session.run([self._output], {self._input: batch}, self._options)
+        options = self._new_options()
+        options.log_severity_level = 4  # it would print errors that we raise
+        with ThreadPoolExecutor(1) as thread:  # so that Ctrl-C ends a network that does not end by itself
+            try:
+                (values,) = thread.submit(
+                    self._session.run, [self._output], {self._input: batch}, options
+                ).result()
+            except KeyboardInterrupt:
+                options.terminate = True
+                raise
         features, how = pool(values)
         self.output = f"{how} {self._output}"
         return features

@@ -294,7 +294,7 @@ def _how_good(estimate: Sequence[Any] | None) -> str:
 def _card(session: Session, row: Said, note: str = "") -> Card:
     """Return an image as a card. Its picture is missing if the image can no longer be read."""
     picture, name = None, session.names[row.i]
-    with suppress(ImageError, OSError):
+    with suppress(ImageError, OSError, RefusedError):
         picture = embed(Picture(session.picture(row.i), name), SIDE)
     sure = f"{row.probability:.0%}" if row.by == "model" and row.probability is not None else row.by
     return Card(name, picture, row.label, sure, note)

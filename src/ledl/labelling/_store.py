@@ -10,6 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
@@ -306,6 +307,8 @@ class Store:
                 raise sqlite3.DatabaseError("what it says is not what was stored")
             if not in_copy.items() <= stored_sums.items():
                 raise sqlite3.DatabaseError(f"it lacks answers of {BACKUP} (remove that one if you mean it so)")
+        for table in ("images", "checks", "lessons"):  # without checksums; what is no text raises
+            deque(self.db.execute(f"SELECT * FROM {table}"), maxlen=0)
         merged = {one.id: [one.merged_into] for one in self.classes().values() if one.merged_into is not None}
         try:
             TopologicalSorter(merged).prepare()
