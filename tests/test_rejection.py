@@ -268,11 +268,29 @@ def test_copies_are_found_in_lists_and_tables_too(known):
     mixed = pd.DataFrame(X_twice).assign(bright=np.repeat(X.mean(axis=1) > X.mean(), 2))
     mixed.columns = mixed.columns.astype(str)
     signed = np.where(np.arange(120)[:, None] % 2 & (X_twice == 0), -0.0, X_twice)
-    for samples in (X_twice.tolist(), mixed, signed):
+    for samples in (X_twice.tolist(), mixed, mixed.to_numpy(), signed):
         judged = RejectingClassifier(CRCClassifier()).fit(samples, y_twice).judged_
         np.testing.assert_array_equal(judged, np.arange(0, 120, 2))
-    folds = judging_folds(5, pd.DataFrame({"text": ["1", "01"] * 6, "number": 1}), np.arange(12) % 3)
-    assert sorted(np.concatenate([test for _, test in folds])) == [*range(12)]  # text has no copies
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pd.DataFrame({"text": [f"{zero}{k}" for k in range(6) for zero in ("", "0")], "number": 1}),
+        [["a", "b"], ["a"], ["b", "c", "c"], ["b"]] * 3,
+        np.array([[1 + 1j], [1 + 2j], [2 + 1j], [2 + 2j]] * 3),
+    ],
+    ids=["text", "lists", "complex"],
+)
+def test_samples_that_are_no_numbers_have_no_copies(samples):
+    folds = judging_folds(5, samples, np.arange(12) // 2 % 2)
+    assert sorted(np.concatenate([test for _, test in folds])) == [*range(12)]
+
+
+def test_samples_on_a_cluster_are_not_collected_to_find_copies():
+    da, delayed = pytest.importorskip("dask.array"), pytest.importorskip("dask").delayed
+    samples = da.from_delayed(delayed(pytest.fail)("collected"), (12, 3), dtype=float)
+    assert len(judging_folds(5, samples, np.arange(12) % 2)) == 5
 
 
 def test_atoms_without_classes_count_for_the_class_of_their_largest_weight(known):

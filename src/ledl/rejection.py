@@ -621,11 +621,12 @@ def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> 
         used = np.arange(len(y)) if weights is None else np.flatnonzero(weights > 0)
         copy_of = np.arange(len(y))  # which sample each one equals
         if not is_dask(X) and np.ndim(X[:1]) == 2:
-            rows = to_host(X)
-            kinds = {getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", [rows.dtype])}
-            if kinds <= {*"biuf"}:
-                with suppress(TypeError):  # a table of numbers and pandas.NA
-                    rows = rows.astype(float) if rows.dtype == object else rows
+            with suppress(TypeError, ValueError):  # they are no numbers
+                rows = given = to_host(X)
+                if given.dtype == object:  # such as of a table with truth values
+                    rows = given.astype(float)
+                    rows = rows if ((rows == given) | np.isnan(rows)).all() else given
+                if rows.dtype.kind in "biuf":
                     copy_of = distinct_rows(rows)[1] * len(classes) + numbers
         distinct = used[np.sort(np.unique(copy_of[used], return_index=True)[1])]
         if len(distinct) > len(np.unique(numbers[distinct])):

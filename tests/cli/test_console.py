@@ -104,8 +104,9 @@ def test_fit_writes_all_files_also_if_nobody_reads_its_lines(folder, tmp_path):
 def test_label_writes_all_files_also_if_nobody_reads_its_lines(folder, tmp_path):
     outputs = [tmp_path / name for name in ("labels.csv", "page.html", "model.ledl", "sorted")]
     words = [word for path in outputs for word in ("--export", path)]
-    _, printed = run_unread("label", folder / "known", "--size", "8", "--store", tmp_path / "labels", *words)
-    assert [path.exists() for path in outputs] == [True] * 4, printed
+    words += ["--size", "8", "--store", tmp_path / "labels"]
+    status, printed = run_unread("label", folder / "known", *words)
+    assert (status, [path.exists() for path in outputs]) == (0, [True] * 4), printed
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])

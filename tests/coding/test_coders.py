@@ -313,6 +313,9 @@ def test_a_few_more_samples_need_no_matrix_if_their_codes_are_sparse(rng, monkey
     assert made == []
     sparse_encode(X, D, alpha=0.01 * most, tol=1e-2)
     assert made == [K]
+    with_blanks = np.vstack([np.zeros((1, 1100)), X[:5], np.zeros((1, 1100))])
+    sparse_encode(with_blanks, D, alpha=0.1 * most, tol=1e-2)
+    assert made == [K] * (2 if len(with_blanks) > n_few else 1)
 
 
 def test_matching_pursuit_keeps_the_products_of_atoms(rng, monkeypatch):

@@ -187,6 +187,12 @@ def test_scans_of_jpeg_files_are_counted_as_decoders_count_them(odd, block, monk
     assert n_scans == [1, 10, 1]
 
 
+def test_what_a_part_of_a_jpeg_file_has_is_no_marker_with_what_comes_next(monkeypatch):
+    monkeypatch.setattr(_reading, "BLOCK", 8)
+    content = b"\xff\xd8\xff\xfe\0\6\0\0\0\xff\xd9" + b"\xff\xda\0\2" * 5  # no end of the image
+    assert _reading._n_scans(io.BytesIO(content)) == 5
+
+
 def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):
     pair = [Image.new("RGB", (64, 48), color) for color in ("red", "blue")]
     pair[0].save(tmp_path / "pair.mpo", save_all=True, append_images=pair[1:])

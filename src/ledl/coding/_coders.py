@@ -258,7 +258,8 @@ class Lasso(NamedTuple):
             coder = FewLassoCoder(atoms, self._replace(tol=reachable(self.tol, samples.data)))
             if n <= max(K // r, 1 if 8 * K**2 <= MAX_KEPT else FEW_SAMPLES):
                 return coder
-            some = samples[[0, n - 1]]
+            Y = samples[:]
+            some = Y[np.argsort(space.squared_norms(Y))[[n // 2, -1]]]  # not those that are blank, if few are
             X = space.reduce(some)
             if np.abs(X @ atoms.T).max() < PERHAPS_SPARSE * self.alpha:
                 n_products = np.count_nonzero(coder(X, space.squared_norms(some))[0]) / 2  # for each sample

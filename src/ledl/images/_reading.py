@@ -227,7 +227,7 @@ def _n_scans(file: BinaryIO) -> int:
             break
         n += kind == START_OF_SCAN
         at = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2], "big")  # what it has
-        if at > len(content):
+        if at >= len(content):
             file.seek(at - len(content), os.SEEK_CUR)
             content, at = file.read(BLOCK), 0
     return n
