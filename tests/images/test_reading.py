@@ -337,3 +337,39 @@ def test_the_shorter_side_of_images_is_read_from_their_headers(tmp_path, rng):
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.png")
         assert median_short_side([tmp_path / "pipe.png"]) is None  # without waiting for a writer
+
+
+def test_tiff_files_with_tiles_far_larger_than_the_image_are_refused(tmp_path, monkeypatch):
+    """A tile is decoded as a whole, and many may share one block of bytes."""
+    monkeypatch.setattr(_reading, "MAX_PIXELS", 2**14)
+    for side, height in ((64, 8), (64, 300), (512, 8)):
+        tiles, packed = -(-height // side), zlib.compress(bytes(side**2))
+        tags = [(256, 4), (257, height), (258, 8), (259, 8), (262, 1), (277, 1), (322, side), (323, side)]
+        at = 8 + 2 + 12 * (len(tags) + 2) + 4
+        lists = [(324, tiles, at + 8 * tiles), (325, tiles, len(packed))]
+        if tiles > 1:
+            lists = [(324, tiles, at), (325, tiles, at + 4 * tiles)]
+        entries = [struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags]
+        entries += [struct.pack("<HHII", tag, 4, n, value) for tag, n, value in lists]
+        places = struct.pack(f"<{2 * tiles}I", *[at + 8 * tiles] * tiles, *[len(packed)] * tiles)
+        head = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+        (tmp_path / "tiles.tif").write_bytes(head + places + packed)
+        if (side, height) == (64, 8):
+            assert read_image(tmp_path / "tiles.tif", "L").size == (4, 8)
+            continue
+        if (side, height) == (64, 300):  # 64 x 320 pixels, less than twice the limit
+            assert read_image(tmp_path / "tiles.tif", "L").size == (4, 300)
+            continue
+        with pytest.raises(ImageError, match=r"tiles.tif has 262,144 pixels in its tiles.*save it again"):
+            read_image(tmp_path / "tiles.tif", "L", max_pixels=1000)
+
+
+@pytest.mark.parametrize("n", [900, 1100])
+def test_pixels_as_text_with_many_comments_are_refused(n, tmp_path):
+    """Pillow copies a million bytes for each."""
+    (tmp_path / "text.pbm").write_bytes(b"P1\n4 4\n1 0 1 0\n" + b"#\n" * n + b"1 0 1 0\n" * 3)
+    if n < 1000:
+        assert np.asarray(read_image(tmp_path / "text.pbm", "L")).tolist() == [[0, 255, 0, 255]] * 4
+    else:
+        with pytest.raises(ImageError, match=r"text.pbm has more than 1000 comments"):
+            read_image(tmp_path / "text.pbm", "L")

@@ -183,6 +183,7 @@ LASSO = {"alpha": 0.1, "tol": 1e-6, "solver": "auto", "max_iter": 10_000, "posit
         (("dictionary", "coder"), part("Lasso", **{**LASSO, "tol": 0}), "'tol' .*range"),
         (("dictionary", "coder"), part("Lasso", **{**LASSO, "solver": "x"}), "'solver' .*auto"),
         (("dictionary", "coder"), part("Lasso", **{**LASSO, "max_iter": 0.5}), "'max_iter' .*range"),
+        (("dictionary", "coder"), part("Lasso", **{**LASSO, "max_iter": 10_001}), "'max_iter' .*range"),
         (("dictionary", "coder"), part("Lasso", **{**LASSO, "positive": 1}), "'positive' .*bool"),
         (("dictionary", "rule"), None, "it has no rule"),
         (("dictionary", "rule"), part("RegularizedRule", coder=None), "'rule' .*ResidualRule"),

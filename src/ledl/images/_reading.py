@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
@@ -48,6 +48,8 @@ LARGEST_IMAGE = 2**31
 MOST_SCANS, MARKER = 100, re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 BLOCK = 2**20  # bytes that are read at a time
+# Pillow copies a block for each comment among pixels that are written as text.
+MOST_COMMENTS = 1000
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
 MARGIN = 2
 
@@ -186,11 +188,7 @@ def read_image(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
                             "trust the file, increase max_pixels (--max-pixels on the command line)."
                         )
-                    if image.format in ("JPEG", "MPO") and _n_scans(file) > MOST_SCANS:
-                        raise ImageError(
-                            f"{name} has more than {MOST_SCANS} scans, so decoding may take very long. If you "
-                            "trust the file, open it in another program and save it again."
-                        )
+                    _check_work(image, file, name, max_pixels)
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
                     image.load()
@@ -206,6 +204,29 @@ def read_image(
         finally:
             if image is not None and image is not source:
                 image.close()
+
+
+def _check_work(image: Any, file: BinaryIO, name: str, max_pixels: int) -> None:
+    """Raise ImageError if a small file asks for far more work than its pixels need."""
+    reason = None
+    if image.format in ("JPEG", "MPO"):
+        if _n_scans(file) > MOST_SCANS:
+            reason = f"more than {MOST_SCANS} scans"
+    elif image.format == "TIFF":  # tiles may be larger than the image
+        width, height = (int(image.tag_v2.get(tag) or 1) for tag in (0x0142, 0x0143))
+        n_pixels = -(-image.width // width) * width * -(-image.height // height) * height
+        if n_pixels > 2 * max(max_pixels, MAX_PIXELS):
+            reason = f"{n_pixels:,} pixels in its tiles"
+    elif image.format == "PPM":
+        file.seek(0)
+        is_text = file.read(2) in (b"P1", b"P2", b"P3")
+        if is_text and sum(block.count(b"#") for block in iter(partial(file.read, BLOCK), b"")) > MOST_COMMENTS:
+            reason = f"more than {MOST_COMMENTS} comments"
+    if reason:
+        raise ImageError(
+            f"{name} has {reason}, so decoding may take very long. If you trust the file, open it in another "
+            "program and save it again."
+        )
 
 
 def _n_scans(file: BinaryIO) -> int:

@@ -115,7 +115,7 @@ PARTS: dict[type, dict[str, Any]] = {
         "alpha": [POSITIVE],
         "tol": [POSITIVE],
         "solver": [StrOptions({"auto", *SOLVERS})],
-        "max_iter": [COUNT],
+        "max_iter": [Interval(Integral, 1, Lasso(1.0).max_iter, closed="both")],  # more might be for ever
         "positive": ["boolean"],
     },
     Ridge: {"alpha": [POSITIVE], "name": [StrOptions({"alpha", "ridge_alpha"})]},

@@ -369,6 +369,7 @@ async function refresh() {
 }
 
 function about() {
+  if (!state) return; // it has not come yet, and this is shown again when it does
   const total = grid.ids.length, name = classes.nameOf(view.class);
   const sheet = {
     ask: classes.all.length && total ? "The most useful images first. Press the key of a class, Enter to accept, or + to type the name of a new one." : "",
