@@ -133,6 +133,39 @@ def test_predict_writes_one_file_also_if_nobody_reads_its_lines(folder, model, t
     assert (tmp_path / "output.html").exists(), printed
 
 
+def test_what_was_done_is_said_also_if_the_page_cannot_be_written(folder, model, tmp_path, monkeypatch, capfd):
+    def fail(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("ledl.cli._images.write_atomically", fail)
+    known, out, page = str(folder / "known"), tmp_path / "m.ledl", str(tmp_path / "p.html")
+    for words, said in (
+        (["fit", known, "-o", str(out), "--page", page, *FAST], ["Accuracy:", f"Model:      {out}"]),
+        (
+            [
+                "predict",
+                str(model),
+                known,
+                "--labels",
+                "folder",
+                "--sort-into",
+                str(tmp_path / "s"),
+                "--page",
+                page,
+            ],
+            ["Accuracy:", "Copied into folders"],
+        ),
+    ):
+        monkeypatch.setattr(sys, "argv", ["ledl", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capfd.readouterr()
+        assert ended.value.code == 2
+        assert all(line in printed.out + printed.err for line in said), printed
+        assert printed.err.splitlines()[-1].startswith(f"Error: {page} cannot be written: No space left")
+    assert out.exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize(
     "words",

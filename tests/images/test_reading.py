@@ -156,16 +156,44 @@ def with_more_scans(n, **options):
 def test_jpeg_files_that_paint_their_pixels_again_and_again_are_refused(tmp_path):
     """A hundred bytes for each time: a small file could take hours."""
     path = tmp_path / "again.jpg"
-    path.write_bytes(with_more_scans(150))
-    with pytest.raises(ImageError, match=r"again.jpg has more than 100 scans.*save it again"):
-        read_image(path, "RGB")
-    path.write_bytes(with_more_scans(80))
-    assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
+    for before in (b"", b"\xff\xd8\xff\xd9"):  # a file of tables alone, which may come first
+        path.write_bytes(before + with_more_scans(150))
+        with pytest.raises(ImageError, match=r"again.jpg has more than 100 scans.*save it again"):
+            read_image(path, "RGB")
+        path.write_bytes(before + with_more_scans(80))
+        assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
     # What comes after the image, and pictures within its head, are no scans of it.
     exif = Image.Exif()
     exif[0x927C] = b"\xff\xda" * 200
     path.write_bytes(with_more_scans(0, exif=exif) + b"\0\2" + b"\xff\xda\0\2" * 200)
     assert read_image(path, "RGB").getpixel((0, 0))[0] > 250
+
+
+# Parts that say nothing (a chunk of PNG, a comment of GIF, a marker of JPEG), and before what they go.
+TINY = {
+    "PNG": (b"\0\0\0\0abCd\x78\x06\xe9\xb3", (b"\0\0\0\0IEND", b"IDAT")),
+    "GIF": (b"!\xfe\x01a\0", (b",\0\0\0\0",)),
+    "JPEG": (b"\xff\xe0\0\2", (b"\xff\xe0", b"\xff\xd9")),
+}
+
+
+@pytest.mark.parametrize("form", TINY)
+def test_files_of_very_many_tiny_parts_are_refused(form, tmp_path, monkeypatch):
+    """Pillow, or the count of scans, looks at each of them with lines of Python."""
+    monkeypatch.setattr(_reading, "MOST_READS", 1000)
+    monkeypatch.setattr(_reading, "MOST_MARKERS", 500)
+    file, (part, places) = io.BytesIO(), TINY[form]
+    Image.new("RGB", (64, 48), "red").save(file, form)
+    content, path = file.getvalue(), tmp_path / "parts.image"
+    for place in places:
+        at = content.index(place) - 4 * (place == b"IDAT")
+        for n in (100, 2000):
+            path.write_bytes(content[:at] + part * n + content[at:])
+            if n == 100:
+                assert read_image(path, "RGB").size == (64, 48)
+                continue
+            with pytest.raises(ImageError, match=r"has (millions of tiny parts|more than 500 markers)"):
+                read_image(path, "RGB")
 
 
 # Restarts and markers without a length are among the pixels: what follows is no length.
@@ -180,17 +208,17 @@ def test_scans_of_jpeg_files_are_counted_as_decoders_count_them(odd, block, monk
         file = io.BytesIO()
         noise.save(file, "JPEG", **options)
         content = file.getvalue()
-        n_scans.append(_reading._n_scans(io.BytesIO(content)))
+        n_scans.append(_reading._scans_and_markers(io.BytesIO(content))[0])
         content = content[:-2] + odd + content[content.rindex(b"\xff\xda") : -2] * 50 + content[-2:]
-        assert _reading._n_scans(io.BytesIO(content)) == n_scans[-1] + 50
-        assert _reading._n_scans(io.BytesIO(content[:-2])) == n_scans[-1] + 50  # cut off
+        assert _reading._scans_and_markers(io.BytesIO(content))[0] == n_scans[-1] + 50
+        assert _reading._scans_and_markers(io.BytesIO(content[:-2]))[0] == n_scans[-1] + 50  # cut off
     assert n_scans == [1, 10, 1]
 
 
 def test_what_a_part_of_a_jpeg_file_has_is_no_marker_with_what_comes_next(monkeypatch):
     monkeypatch.setattr(_reading, "BLOCK", 8)
     content = b"\xff\xd8\xff\xfe\0\6\0\0\0\xff\xd9" + b"\xff\xda\0\2" * 5  # no end of the image
-    assert _reading._n_scans(io.BytesIO(content)) == 5
+    assert _reading._scans_and_markers(io.BytesIO(content))[0] == 5
 
 
 def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):

@@ -572,6 +572,33 @@ def test_stores_that_say_what_no_page_says_are_refused(tmp_path, change):
         Store(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON answers BEGIN UPDATE answers SET class=3-class; END",
+        "CREATE VIEW batches_since AS SELECT * FROM batches",
+        "CREATE TRIGGER t BEFORE INSERT ON answers BEGIN SELECT RAISE(IGNORE); END",
+        "DROP TABLE lessons; CREATE VIEW lessons AS "
+        "WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT number FROM n",
+        "DROP TABLE meta; CREATE VIEW meta AS SELECT 'format' AS key, '2' AS value",
+        "DROP INDEX answers_of_batch; CREATE UNIQUE INDEX answers_of_batch ON answers(batch)",
+        "UPDATE meta SET value='0' WHERE key='format'",
+    ],
+)
+def test_files_with_tables_of_a_stranger_are_refused(tmp_path, change):
+    """They would change what a person says, or take for ever."""
+    Store(tmp_path).close()
+    labels = (tmp_path / LABELS).read_bytes()
+    with contextlib.closing(sqlite3.connect(tmp_path / LABELS)) as db:
+        db.executescript(change)
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"not a table of ledl|other tables than"):
+            Store(tmp_path, read_only=read_only)
+    (tmp_path / LABELS).replace(tmp_path / BACKUP)  # where it says nothing about the labels
+    (tmp_path / LABELS).write_bytes(labels)
+    Store(tmp_path).close()
+
+
 def test_labels_without_checksums_get_some(folder, open_folder, tmp_path):
     """Those of format 1."""
     session = open_folder(folder)
@@ -586,11 +613,19 @@ def test_labels_without_checksums_get_some(folder, open_folder, tmp_path):
             (folder / NAME / LABELS).write_bytes(content)
         with pytest.raises(StoreError, match=rf"cannot be read: .*copy .*{OLD_BACKUP}"):
             open_folder(folder)
-    labels.replace(folder / NAME / LABELS)
+    shutil.copy(labels, folder / NAME / LABELS)
     session = open_folder(folder)
     assert not (folder / NAME / OLD_BACKUP).exists()
     assert session.store.get("format") == "2"
     assert session.classes[session.image(0)["label"]].name == "kept"
+    session.answer([session.images[1].id], new_class="newer")
+    session.store.close()
+    newest = (folder / NAME / LABELS).read_bytes()
+    shutil.copy(labels, folder / NAME / LABELS)  # from a copy of one's own, without what was said since
+    with pytest.raises(StoreError, match=f"lacks answers of {BACKUP}"):
+        open_folder(folder)
+    (folder / NAME / LABELS).write_bytes(newest)
+    session = open_folder(folder)
     session.store.db.execute("UPDATE answers SET class=7")
     session.store.close()
     with pytest.raises(StoreError, match="not what was stored"):

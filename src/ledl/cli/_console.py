@@ -39,6 +39,13 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
+class SteadyConsole(Console):
+    """Print on stdout what was done; print nothing more when the reader of the output is gone."""
+
+    def on_broken_pipe(self) -> None:
+        close_stdout()
+
+
 def visible(text: str) -> str:
     """Return text in one line with control characters escaped, so that it cannot control the terminal."""
     return "".join(c if is_printable(c) else c.encode("unicode_escape").decode() for c in text)

@@ -23,6 +23,7 @@ from rich.text import Text
 from ledl.cli._console import (
     SOME_UNREADABLE,
     PipedConsole,
+    SteadyConsole,
     bar,
     close_stdout,
     errors_reported,
@@ -315,30 +316,29 @@ def fit(
                 watch=watch,
                 report=partial(say, console),
             )
-        record, people, notes = trained.record, PipedConsole(), training_notes(trained)
-        # All files come before the first line: its reader may end then, as head -1 does.
-        save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
-        labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
-        if write_labels is not None:
-            _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
-        if page is not None:
-            write_atomically(page, _pages.training_page(trained, out, notes).encode())
-        for name, text in facts(trained).items():
-            if name != "classes":
-                say(people, f"{name.capitalize() + ':':12s}{visible(text)}")
-        for name, reason in record.skipped:
-            say(people, f"{'Left out:':12s}{visible(f'{name}: {reason}')}", style="yellow")
-        say(people, f"{'Model:':12s}{out} ({out.stat().st_size / 1e6:.1f} MB)")
-        if write_labels is not None:
-            say(people, f"{'Labels:':12s}{write_labels} ({len(labelled)} images)")
-        for line in notes:
-            say(people, f"{'Note:':12s}{visible(line)}", style="yellow")
+        record, people, notes = trained.record, SteadyConsole(), training_notes(trained)
+        lines = [("", name.capitalize(), text) for name, text in facts(trained).items() if name != "classes"]
+        lines += [("yellow", "Left out", f"{name}: {reason}") for name, reason in record.skipped]
+        lines += [("yellow", "Note", text) for text in notes]
         for i in doubtful_labels(record)[:MOST_DOUBTFUL]:
-            what = f"{record.files[i]} is labelled {record.labels[i]}, but looks like {record.cv_answers[i]}"
             sure = "" if record.cv_probabilities is None else f" ({100 * record.cv_probabilities[i, 0]:.0f} %)"
-            say(people, f"{'Look again:':12s}{visible(what + sure)}", style="yellow")
-        if page is not None:
-            say(people, f"{'Page:':12s}{page.resolve()}")
+            what = f"{record.files[i]} is labelled {record.labels[i]}, but looks like {record.cv_answers[i]}"
+            lines.append(("yellow", "Look again", what + sure))
+        save(trained.model, out, info=(replace(record, thumbnails=None) if no_thumbnails else record).to_info())
+        lines.append(("", "Model", f"{out} ({out.stat().st_size / 1e6:.1f} MB)"))
+        # All files come before the first line, which may go to a full disk. The lines come also if one of the
+        # files cannot be written: the model is there.
+        try:
+            if write_labels is not None:
+                labelled = sorted([*trained.answers, *trained.copies], key=attrgetter("path"))
+                _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
+                lines.append(("", "Labels", f"{write_labels} ({len(labelled)} images)"))
+            if page is not None:
+                write_atomically(page, _pages.training_page(trained, out, notes).encode())
+                lines.append(("", "Page", f"{page.resolve()}"))
+        finally:
+            for style, head, text in lines:
+                say(people, f"{head + ':':12s}{visible(text)}", style=style)
         words = [word for name in labels or ["folder"] for word in ("--labels", name)]
         rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', as_argument(out), *rest])}", style="dim")
@@ -480,17 +480,28 @@ def predict(
                     raise
                 close_stdout()
                 deque(answers, maxlen=0)  # the files are still wanted
-        if page is not None:
-            write_atomically(page, _pages.results_page(found, results, model, classes).encode())
-        for reason in results.unreadable:
-            say(console, f"Unreadable: {visible(reason)}", style="red")
-        if results.unreadable:
-            say(console, f"Could not be read: {len(results.unreadable)} of {len(files)} images.")
-        if labels:
-            people = PipedConsole() if form is Format.table else console  # stdout has only CSV or JSON then
-            _work.show_judged(people, results.counts, classes, confusion, can_reject=reject is not None)
-        if sorter is not None:
-            say(console, sorter.summary())
+        try:
+            if confusion is not None:
+                _work.write_confusion(confusion, results.counts, classes)
+            if page is not None:
+                write_atomically(page, _pages.results_page(found, results, model, classes).encode())
+        finally:
+            for reason in results.unreadable:
+                say(console, f"Unreadable: {visible(reason)}", style="red")
+            if results.unreadable:
+                say(console, f"Could not be read: {len(results.unreadable)} of {len(files)} images.")
+            if labels:
+                # stdout has only CSV or JSON if it is no table.
+                people = SteadyConsole() if form is Format.table else console
+                _work.show_judged(
+                    people,
+                    results.counts,
+                    classes,
+                    can_reject=reject is not None,
+                    is_written=confusion is not None,
+                )
+            if sorter is not None:
+                say(console, sorter.summary())
         if page is not None:
             say(console, f"Page: {page.resolve()}")
     if results.unreadable:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ledl.cli._console import PipedConsole, close_stdout, errors_reported, say, visible, warnings_as_notes
+from ledl.cli._console import PipedConsole, SteadyConsole, errors_reported, say, visible, warnings_as_notes
 from ledl.cli._images import MaxPixels, as_argument, check_outputs
 
 # Printed at the end of the help.
@@ -134,11 +134,8 @@ def label(
                 with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
                     write(session, export, sort_by=how, unsure=unsure or 0.0, say=lines.append)
             finally:
-                try:
-                    for line in lines:
-                        say(PipedConsole(), line)
-                except BrokenPipeError:  # the reader of the output is gone, but all is written
-                    close_stdout()
+                for line in lines:
+                    say(SteadyConsole(), line)
             return
         with opened(options, report) as session, suppress(KeyboardInterrupt):
             place = visible(str(session.store.place))

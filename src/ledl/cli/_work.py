@@ -328,19 +328,23 @@ def mistakes_in(counts: Counts, classes: list[str]) -> list[tuple[int, str, str]
     return sorted(wrong, key=lambda found: (-found[0], *found[1:]))
 
 
+def write_confusion(out: Path, counts: Counts, classes: list[str]) -> None:
+    """Write the confusion matrix to a CSV file: rows are the tested classes, columns the answers."""
+    rows, columns = sides(counts, classes)
+    text = io.StringIO()
+    matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
+    csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
+    write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
+
+
 def show_judged(
-    console: Console, counts: Counts, classes: list[str], out: Path | None, *, can_reject: bool
+    console: Console, counts: Counts, classes: list[str], *, can_reject: bool, is_written: bool
 ) -> None:
     """Print the accuracy on the known classes, the answers for other images, and the confusion matrix.
 
-    Rows of the matrix are the tested classes, columns the answers. It is written to the CSV file `out` first.
+    One that is wide is only named, unless it is written to a file.
     """
     rows, columns = sides(counts, classes)
-    if out is not None:
-        text = io.StringIO()
-        matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
-        csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
-        write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
     n = sum(count for (truth, _), count in counts.items() if truth in classes)
     if n:
         n_right = sum(counts[name, name] for name in classes)
@@ -380,7 +384,7 @@ def show_judged(
         untested = ", ".join(f"{heads[name]}: {name}" for name in columns if name not in [*rows, REJECTED])
         if untested and not is_short:
             say(console, visible(f"Columns without a row: {untested}."))
-    elif rows and out is None:
+    elif rows and not is_written:
         say(
             console,
             f"The confusion matrix has {len(columns)} classes. Write it to a file: --confusion FILE.csv.",

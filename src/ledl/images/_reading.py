@@ -6,6 +6,7 @@ An image is returned decoded and upright, or an ImageError says why it cannot be
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import warnings
@@ -48,8 +49,16 @@ LARGEST_IMAGE = 2**31
 MOST_SCANS, MARKER = 100, re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 BLOCK = 2**20  # bytes that are read at a time
+# Encoders write a few dozen markers of other kinds.
+MOST_MARKERS = 10_000
 # Pillow copies a block for each comment among pixels that are written as text.
 MOST_COMMENTS = 1000
+# How often an image is read from its file: less often if it has parts of at least half a kilobyte.
+MOST_READS = 1_000_000
+TOO_MUCH_WORK = (
+    "has {}, so decoding may take very long. If you trust the file, open it in another program and save it"
+    " again."
+)
 # JPEG files are decoded at least this many times as large as they are needed, so that resizing can average.
 MARGIN = 2
 
@@ -114,6 +123,20 @@ def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
     if len(pair) != 2 or not all(isinstance(side, Integral) and side > 0 for side in pair):
         raise ValueError(f"size={size!r} must be a number of pixels, or a height and a width.")
     return int(pair[0]), int(pair[1])
+
+
+class _CountedFile(io.BufferedReader):
+    """Refuse files with millions of tiny parts, each of which takes Pillow some lines of Python."""
+
+    def __init__(self, path: Source, max_pixels: int = MAX_PIXELS) -> None:
+        super().__init__(io.FileIO(path))
+        self.n_left = MOST_READS * max(1, max_pixels // MAX_PIXELS)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.n_left -= 1
+        if self.n_left < 0:
+            raise ImageError(f"{shown(self.name)} {TOO_MUCH_WORK.format('millions of tiny parts')}")
+        return super().read(size)
 
 
 # Shared by all threads: how many read an image now, and the filter that ignores Pillow's warnings meanwhile.
@@ -181,7 +204,7 @@ def read_image(
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 _check_size(source)
-                with Path(source).open("rb") as file:
+                with _CountedFile(source, max_pixels) as file:
                     image = PIL.Image.open(file, formats=_formats())
                     if image.width * image.height > max_pixels:
                         raise ImageError(
@@ -210,31 +233,38 @@ def _check_work(image: Any, file: BinaryIO, name: str, max_pixels: int) -> None:
     """Raise ImageError if a small file asks for far more work than its pixels need."""
     reason = None
     if image.format in ("JPEG", "MPO"):
-        if _n_scans(file) > MOST_SCANS:
+        n_scans, n_markers = _scans_and_markers(file)
+        if n_scans > MOST_SCANS:
             reason = f"more than {MOST_SCANS} scans"
-    elif image.format == "TIFF":  # tiles may be larger than the image
+        elif n_markers > MOST_MARKERS:
+            reason = f"more than {MOST_MARKERS} markers"
+    elif image.format == "TIFF":  # tiles may be larger than the image, and share one block of bytes
         width, height = (int(image.tag_v2.get(tag) or 1) for tag in (0x0142, 0x0143))
         n_pixels = -(-image.width // width) * width * -(-image.height // height) * height
+        size = os.fstat(file.fileno()).st_size
+        # Of strips and of tiles. Old programs wrote too large ones.
+        n_bytes = sum(
+            min(int(n), size) for tag in (0x0117, 0x0145) for n in np.ravel(image.tag_v2.get(tag, ()))
+        )
         if n_pixels > 2 * max(max_pixels, MAX_PIXELS):
             reason = f"{n_pixels:,} pixels in its tiles"
+        elif n_bytes > 2 * size + BLOCK:
+            reason = f"parts of {n_bytes:,} bytes in {size:,}"
     elif image.format == "PPM":
         file.seek(0)
         is_text = file.read(2) in (b"P1", b"P2", b"P3")
         if is_text and sum(block.count(b"#") for block in iter(partial(file.read, BLOCK), b"")) > MOST_COMMENTS:
             reason = f"more than {MOST_COMMENTS} comments"
     if reason:
-        raise ImageError(
-            f"{name} has {reason}, so decoding may take very long. If you trust the file, open it in another "
-            "program and save it again."
-        )
+        raise ImageError(f"{name} {TOO_MUCH_WORK.format(reason)}")
 
 
-def _n_scans(file: BinaryIO) -> int:
-    """Return how often a JPEG file paints its pixels, up to one more than `MOST_SCANS`."""
-    n = 0
+def _scans_and_markers(file: BinaryIO) -> tuple[int, int]:
+    """Return how often a JPEG file paints its pixels, and its other markers, up to one more than the limits."""
+    n_scans = n_markers = 0
     file.seek(2)
     content, at = file.read(BLOCK), 0
-    while n <= MOST_SCANS:
+    while n_scans <= MOST_SCANS and n_markers <= MOST_MARKERS:
         marker = MARKER.search(content, at)
         if marker is None or marker.end() + 2 > len(content):  # it may begin at the end of the block
             rest = content[-1:] if marker is None else content[marker.start() :]
@@ -244,14 +274,18 @@ def _n_scans(file: BinaryIO) -> int:
             content, at = rest + block, 0
             continue
         kind = content[marker.end() - 1]
+        n_scans += kind == START_OF_SCAN
+        n_markers += kind != START_OF_SCAN
+        at = marker.end()
         if kind == END_OF_IMAGE:
-            break
-        n += kind == START_OF_SCAN
-        at = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2], "big")  # what it has
+            if n_scans:
+                break
+            continue  # of tables alone, after which the image may follow
+        at += int.from_bytes(content[at : at + 2], "big")  # what it has
         if at >= len(content):
             file.seek(at - len(content), os.SEEK_CUR)
             content, at = file.read(BLOCK), 0
-    return n
+    return n_scans, n_markers
 
 
 def _formats() -> list[str]:
@@ -306,7 +340,7 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     for i in np.unique(np.linspace(0, len(paths) - 1, min(n, len(paths))).astype(int)):
         if not os.path.isfile(paths[i]):  # it may be a pipe, which would be waited for
             continue
-        with suppress(Exception), _quiet_pillow(), Path(paths[i]).open("rb") as file:  # as in read_image
+        with suppress(Exception), _quiet_pillow(), _CountedFile(paths[i]) as file:  # as in read_image
             sides.append(min(pillow().Image.open(file, formats=_formats()).size))
     return float(np.median(sides)) if sides else None
 

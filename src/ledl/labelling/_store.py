@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from graphlib import CycleError, TopologicalSorter
 from hashlib import blake2b
 from pathlib import Path
@@ -124,6 +124,20 @@ class Change(NamedTuple):
     words: str
     answers: list[Answer]
     classes: list[Class]
+
+
+def schema_of(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Return what a file has by name, as type and SQL: tables, indexes, or views and triggers of a stranger."""
+    rows = db.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: (kind, sql) for name, kind, sql in rows}
+
+
+@cache
+def our_schema() -> dict[str, tuple[str, str]]:
+    """Return what a file of this format has."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(TABLES)
+        return schema_of(db)
 
 
 def sums_of(db: sqlite3.Connection, since: int = 0) -> dict[int, str]:
@@ -290,10 +304,9 @@ class Store:
     def _check(self) -> None:
         """Raise an error if the tables are damaged, older than their copy, or of a newer version."""
         in_copy = self._sums_in_copy()  # first: what is read here is of one moment, and the copy is not newer
-        faults = [fault for (fault,) in self.db.execute("PRAGMA integrity_check(1)") if fault != "ok"]
-        if faults:
-            raise sqlite3.DatabaseError(faults[0])
-        found = self.get("format")
+        schema, ours = schema_of(self.db), dict(our_schema())
+        # Views and triggers of a stranger would act if the tables were read, or written to.
+        found = self.get("format") if schema.get("meta") == ours["meta"] else ""
         if not found.isdecimal():
             raise sqlite3.DatabaseError("it is not a table of ledl label")
         if int(found) > FORMAT:
@@ -301,12 +314,20 @@ class Store:
                 f"{shown(self.file)} was written by a newer ledl (format {found}, this one knows {FORMAT}). "
                 "Update ledl, or begin elsewhere with --store DIR."
             )
-        if int(found) > 1:
+        if int(found) < FORMAT:
+            del ours["sums"]
+        if schema != ours:
+            raise sqlite3.DatabaseError("it has other tables than those of ledl label")
+        faults = [fault for (fault,) in self.db.execute("PRAGMA integrity_check(1)") if fault != "ok"]
+        if faults:
+            raise sqlite3.DatabaseError(faults[0])
+        sums = sums_of(self.db)
+        if int(found) == FORMAT:
             stored_sums = dict(self.db.execute("SELECT batch, sum FROM sums"))
-            if stored_sums != sums_of(self.db) | {SETTINGS: self._sum_of_settings()}:
+            if stored_sums != sums | {SETTINGS: self._sum_of_settings()}:
                 raise sqlite3.DatabaseError("what it says is not what was stored")
-            if not in_copy.items() <= stored_sums.items():
-                raise sqlite3.DatabaseError(f"it lacks answers of {BACKUP} (remove that one if you mean it so)")
+        if not in_copy.items() <= sums.items():
+            raise sqlite3.DatabaseError(f"it lacks answers of {BACKUP} (remove that one if you mean it so)")
         for table in ("images", "checks", "lessons"):  # without checksums; what is no text raises
             deque(self.db.execute(f"SELECT * FROM {table}"), maxlen=0)
         merged = {one.id: [one.merged_into] for one in self.classes().values() if one.merged_into is not None}
@@ -329,15 +350,13 @@ class Store:
         uri = f"{(self.place / BACKUP).absolute().as_uri()}?mode=ro&immutable=1"
         # Otherwise there is none, or it is damaged.
         with suppress(sqlite3.Error, UnicodeDecodeError), closing(sqlite3.connect(uri, uri=True)) as db:
-            return dict(sums_of(db).items() & set(db.execute("SELECT batch, sum FROM sums")))
+            if schema_of(db) == our_schema():
+                return dict(sums_of(db).items() & set(db.execute("SELECT batch, sum FROM sums")))
         return {}
 
     def _sum_of_settings(self) -> str:
-        """Return a checksum of the settings and of the schema."""
-        rows = self.db.execute(
-            "SELECT key, value FROM meta UNION ALL SELECT 'table ' || name, sql FROM sqlite_master "
-            "WHERE name NOT LIKE 'sqlite%' ORDER BY 1"
-        )
+        """Return a checksum of the settings."""
+        rows = self.db.execute("SELECT key, value FROM meta ORDER BY key")
         return checksum(ascii(rows.fetchall()).encode()).hex()
 
     def _store_sums(self, sums: Mapping[int, str]) -> None:
