@@ -196,6 +196,15 @@ def test_files_of_very_many_tiny_parts_are_refused(form, tmp_path, monkeypatch):
                 read_image(path, "RGB")
 
 
+def n_scans(content, monkeypatch):
+    """Return how many scans are counted in a JPEG file."""
+    for n in range(200):
+        monkeypatch.setattr(_reading, "MOST_SCANS", n)
+        if _reading._why_much_work(io.BytesIO(content)) is None:
+            return n
+    raise AssertionError("more than 200")
+
+
 # Restarts and markers without a length are among the pixels: what follows is no length.
 @pytest.mark.parametrize("odd", [b"", b"\xff\x01\0\6\xff\xfe\0\6\xff\xd9\0\0", b"\xff\xd3\xff\xff"])
 @pytest.mark.parametrize("block", [_reading.BLOCK, 7, 100])
@@ -203,22 +212,103 @@ def test_scans_of_jpeg_files_are_counted_as_decoders_count_them(odd, block, monk
     monkeypatch.setattr(_reading, "BLOCK", block)
     rng = np.random.default_rng(0)
     noise = Image.fromarray(rng.integers(0, 256, (60, 70, 3), dtype=np.uint8))
-    n_scans = []
+    found = []
     for options in ({}, {"progressive": True}, {"quality": 100, "restart_marker_blocks": 1}):
         file = io.BytesIO()
         noise.save(file, "JPEG", **options)
         content = file.getvalue()
-        n_scans.append(_reading._scans_and_markers(io.BytesIO(content))[0])
+        found.append(n_scans(content, monkeypatch))
         content = content[:-2] + odd + content[content.rindex(b"\xff\xda") : -2] * 50 + content[-2:]
-        assert _reading._scans_and_markers(io.BytesIO(content))[0] == n_scans[-1] + 50
-        assert _reading._scans_and_markers(io.BytesIO(content[:-2]))[0] == n_scans[-1] + 50  # cut off
-    assert n_scans == [1, 10, 1]
+        assert n_scans(content, monkeypatch) == found[-1] + 50
+        assert n_scans(content[:-2], monkeypatch) == found[-1] + 50  # cut off
+    assert found == [1, 10, 1]
 
 
 def test_what_a_part_of_a_jpeg_file_has_is_no_marker_with_what_comes_next(monkeypatch):
     monkeypatch.setattr(_reading, "BLOCK", 8)
     content = b"\xff\xd8\xff\xfe\0\6\0\0\0\xff\xd9" + b"\xff\xda\0\2" * 5  # no end of the image
-    assert _reading._scans_and_markers(io.BytesIO(content))[0] == 5
+    assert n_scans(content, monkeypatch) == 5
+
+
+@pytest.mark.parametrize(
+    ("magic", "largest", "mode"),
+    [(b"P5", 100, "L"), (b"P5", 4095, "L"), (b"P6", 254, "RGB"), (b"P6", 300, "RGB")],
+)
+def test_pixels_of_an_unusual_depth_are_scaled_as_pillow_scales_them(tmp_path, magic, largest, mode):
+    """Pillow does it pixel by pixel in Python: 12 million of a camera of 12 bits took 8 seconds."""
+    rng = np.random.default_rng(0)
+    depth = 3 if magic == b"P6" else 1
+    values = rng.integers(0, largest + 1, (13, 17, depth)).astype(">u2" if largest > 255 else "u1")
+    path = tmp_path / "camera.pgm"
+    path.write_bytes(b"%s # a camera\n17 13 %d\n" % (magic, largest) + values.tobytes() + b"more")
+    with Image.open(path) as plain:
+        assert_array_equal(np.asarray(read_image(path, mode)), np.asarray(read_image(plain, mode)))
+    with path.open("rb+") as file:
+        file.truncate(200)
+    with pytest.raises(ImageError, match=r"camera.pgm cannot be decoded: image file is truncated"):
+        read_image(path, mode)
+
+
+def test_files_whose_parts_share_their_bytes_are_refused(tmp_path, monkeypatch):
+    """A stranger can make a small file of many large parts."""
+    n, packed = 2**10, zlib.compress(bytes(256)) + bytes(9000)
+    tags = [(256, 512), (257, 512), (258, 8), (259, 8), (262, 1), (277, 1), (322, 16), (323, 16)]
+    at = 8 + 2 + 12 * (len(tags) + 2) + 4
+    tags += [(324, at), (325, at + 4 * n)]
+    entries = [struct.pack("<HHII", tag, 4, n if tag in (324, 325) else 1, value) for tag, value in tags]
+    head = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+    for size, is_refused in ((64, False), (len(packed), True)):
+        places = struct.pack(f"<{2 * n}I", *[at + 8 * n] * n, *[size] * n)
+        (tmp_path / "a.tif").write_bytes(head + places + packed)
+        if is_refused:
+            with pytest.raises(ImageError, match=r"a.tif has tiles or strips that share their bytes.*save it"):
+                read_image(tmp_path / "a.tif", "L")
+        else:
+            assert read_image(tmp_path / "a.tif", "L").size == (512, 512)
+    # Tags of any kind, which some versions of Pillow read one by one.
+    entries = [struct.pack("<HHII", 60000 + i, 7, 4_000_000, 0) for i in range(60)]
+    many = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4_000_000)
+    (tmp_path / "tags.tif").write_bytes(many)
+    with pytest.raises(ImageError):
+        read_image(tmp_path / "tags.tif", "L")
+    with _reading._CountedFile(tmp_path / "tags.tif") as file:
+        n_left = file.n_bytes_left // 4_000_000
+        for _ in range(n_left):
+            file.seek(0)
+            file.read(4_000_000)
+        file.seek(0)
+        with pytest.raises(ImageError, match=r"tags.tif has parts that share their bytes"):
+            file.read(4_000_000)
+
+
+def test_pixels_in_runs_are_limited(tmp_path, monkeypatch):
+    """Pillow decodes them in Python."""
+    head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 0, 0, 1078, 40, 200, 100, 1, 8, 1, 0, 0, 0, 256, 0)
+    (tmp_path / "runs.bmp").write_bytes(head + bytes(1024) + b"\xc8\0\0\0" * 100 + b"\0\1")
+    assert read_image(tmp_path / "runs.bmp", "L").size == (200, 100)
+    for name, most in (("MOST_CODED_PIXELS", 19_999), ("WIDEST_CODED", 199)):
+        with monkeypatch.context() as patched:
+            patched.setattr(_reading, name, most)
+            with pytest.raises(ImageError, match=r"runs.bmp has 200 x 100 pixels in runs"):
+                read_image(tmp_path / "runs.bmp", "L")
+    monkeypatch.setattr(_reading, "LARGEST_TEXT", 100)
+    (tmp_path / "text.pgm").write_bytes(b"P2 10 10 255 " + b"7 " * 100)
+    with pytest.raises(ImageError, match=r"text.pgm has more than 0 MB of pixels as text"):
+        read_image(tmp_path / "text.pgm", "L")
+
+
+def test_exif_data_far_beyond_their_limit_are_refused(tmp_path):
+    """Pillow joins their parts again and again, and reads tags that may share their bytes."""
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "JPEG")
+    part = b"\xff\xe1\xff\xffExif\0\0" + bytes(65533 - 6)
+    (tmp_path / "a.jpg").write_bytes(b"\xff\xd8" + part * 17 + file.getvalue()[2:])
+    Image.new("RGB", (8, 8)).save(tmp_path / "b.png", exif=b"Exif\0\0" + bytes(2**20 + 8))
+    for name in ("a.jpg", "b.png"):
+        with pytest.raises(ImageError, match="has more than 1 MB of EXIF data"):
+            read_image(tmp_path / name, "RGB")
+    (tmp_path / "a.jpg").write_bytes(b"\xff\xd8" + part * 10 + file.getvalue()[2:])
+    assert read_image(tmp_path / "a.jpg", "RGB").size == (8, 8)
 
 
 def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
@@ -49,10 +49,13 @@ LARGEST_IMAGE = 2**31
 MOST_SCANS, MARKER = 100, re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 BLOCK = 2**20  # bytes that are read at a time
-# Encoders write a few dozen markers of other kinds.
-MOST_MARKERS = 10_000
+# Encoders write a few dozen markers of other kinds. EXIF data have 64 kB, but may come in parts.
+MOST_MARKERS, MOST_EXIF = 10_000, 2**20
 # Pillow copies a block for each comment among pixels that are written as text.
 MOST_COMMENTS = 1000
+# Pillow reads each number of pixels as text with lines of Python, and each run of a coded BMP file. So it does
+# with pixels whose largest value is unusual, which are read here instead.
+LARGEST_TEXT, MOST_CODED_PIXELS, WIDEST_CODED = 2**24, 2**24, 2**16
 # How often an image is read from its file: less often if it has parts of at least half a kilobyte.
 MOST_READS = 1_000_000
 TOO_MUCH_WORK = (
@@ -126,17 +129,24 @@ def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class _CountedFile(io.BufferedReader):
-    """Refuse files with millions of tiny parts, each of which takes Pillow some lines of Python."""
+    """Refuse files with millions of tiny parts, or with parts that are read again and again.
+
+    Each takes Pillow some lines of Python, and perhaps memory.
+    """
 
     def __init__(self, path: Source, max_pixels: int = MAX_PIXELS) -> None:
         super().__init__(io.FileIO(path))
         self.n_left = MOST_READS * max(1, max_pixels // MAX_PIXELS)
+        self.n_bytes_left = 4 * os.fstat(self.fileno()).st_size + 16 * BLOCK
 
     def read(self, size: int | None = -1, /) -> bytes:
+        content = super().read(size)
         self.n_left -= 1
-        if self.n_left < 0:
-            raise ImageError(f"{shown(self.name)} {TOO_MUCH_WORK.format('millions of tiny parts')}")
-        return super().read(size)
+        self.n_bytes_left -= len(content)
+        if self.n_left < 0 or self.n_bytes_left < 0:
+            reason = "millions of tiny parts" if self.n_left < 0 else "parts that share their bytes"
+            raise ImageError(f"{shown(self.name)} {TOO_MUCH_WORK.format(reason)}")
+        return content
 
 
 # Shared by all threads: how many read an image now, and the filter that ignores Pillow's warnings meanwhile.
@@ -204,8 +214,7 @@ def read_image(
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 _check_size(source)
-                with _CountedFile(source, max_pixels) as file:
-                    image = PIL.Image.open(file, formats=_formats())
+                with _opened(source, max_pixels) as (image, file):
                     if image.width * image.height > max_pixels:
                         raise ImageError(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
@@ -214,7 +223,11 @@ def read_image(
                     _check_work(image, file, name, max_pixels)
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
+                    if image.tile and image.tile[0][0] == "ppm":
+                        image = PIL.Image.fromarray(_scaled_pixels(image, file))
                     image.load()
+                    if len(image.info.get("exif", b"")) > MOST_EXIF:
+                        raise ImageError(f"{name} {TOO_MUCH_WORK.format('more than 1 MB of EXIF data')}")
             return _converted(image, mode)
         except ImageError:
             raise
@@ -229,63 +242,93 @@ def read_image(
                 image.close()
 
 
+@contextmanager
+def _opened(path: Source, max_pixels: int = MAX_PIXELS) -> Iterator[tuple[Any, BinaryIO]]:
+    """Yield a PIL image whose pixels are not decoded yet, and its file."""
+    with _CountedFile(path, max_pixels) as file:
+        if file.read(2) == b"\xff\xd8":
+            reason = _why_much_work(file)
+            if reason:
+                raise ImageError(f"{shown(path)} {TOO_MUCH_WORK.format(reason)}")
+        file.seek(0)
+        yield pillow().Image.open(file, formats=_formats()), file
+
+
 def _check_work(image: Any, file: BinaryIO, name: str, max_pixels: int) -> None:
     """Raise ImageError if a small file asks for far more work than its pixels need."""
-    reason = None
-    if image.format in ("JPEG", "MPO"):
-        n_scans, n_markers = _scans_and_markers(file)
-        if n_scans > MOST_SCANS:
-            reason = f"more than {MOST_SCANS} scans"
-        elif n_markers > MOST_MARKERS:
-            reason = f"more than {MOST_MARKERS} markers"
-    elif image.format == "TIFF":  # tiles may be larger than the image, and share one block of bytes
+    reason, size = None, os.fstat(file.fileno()).st_size
+    coder = image.tile[0][0] if image.tile else None
+    if image.format == "TIFF":  # tiles may be larger than the image, and share one block of bytes
         width, height = (int(image.tag_v2.get(tag) or 1) for tag in (0x0142, 0x0143))
         n_pixels = -(-image.width // width) * width * -(-image.height // height) * height
-        size = os.fstat(file.fileno()).st_size
         # Of strips and of tiles. Old programs wrote too large ones.
-        n_bytes = sum(
-            min(int(n), size) for tag in (0x0117, 0x0145) for n in np.ravel(image.tag_v2.get(tag, ()))
-        )
+        counts = (np.ravel(image.tag_v2.get(tag, ())) for tag in (0x0117, 0x0145))
+        n_bytes = sum(min(int(n), size) for some in counts for n in some)
         if n_pixels > 2 * max(max_pixels, MAX_PIXELS):
             reason = f"{n_pixels:,} pixels in its tiles"
         elif n_bytes > 2 * size + BLOCK:
-            reason = f"parts of {n_bytes:,} bytes in {size:,}"
-    elif image.format == "PPM":
+            reason = "tiles or strips that share their bytes"
+    elif coder == "ppm_plain":
         file.seek(0)
-        is_text = file.read(2) in (b"P1", b"P2", b"P3")
-        if is_text and sum(block.count(b"#") for block in iter(partial(file.read, BLOCK), b"")) > MOST_COMMENTS:
+        if size > LARGEST_TEXT:
+            reason = f"more than {LARGEST_TEXT / 1e6:.0f} MB of pixels as text"
+        elif file.read().count(b"#") > MOST_COMMENTS:
             reason = f"more than {MOST_COMMENTS} comments"
+    elif coder == "bmp_rle" and (
+        image.width > WIDEST_CODED or max(image.width * image.height, size) > MOST_CODED_PIXELS
+    ):
+        reason = f"{image.width} x {image.height} pixels in runs"
     if reason:
         raise ImageError(f"{name} {TOO_MUCH_WORK.format(reason)}")
 
 
-def _scans_and_markers(file: BinaryIO) -> tuple[int, int]:
-    """Return how often a JPEG file paints its pixels, and its other markers, up to one more than the limits."""
-    n_scans = n_markers = 0
-    file.seek(2)
+def _why_much_work(file: BinaryIO) -> str | None:
+    """Return why a JPEG file asks for far more work than its pixels need, if it does."""
+    n_scans = n_markers = n_exif = 0
     content, at = file.read(BLOCK), 0
-    while n_scans <= MOST_SCANS and n_markers <= MOST_MARKERS:
+    while True:
         marker = MARKER.search(content, at)
-        if marker is None or marker.end() + 2 > len(content):  # it may begin at the end of the block
-            rest = content[-1:] if marker is None else content[marker.start() :]
+        if marker is None or marker.end() + 8 > len(content):  # it may begin at the end of the block
             block = file.read(BLOCK)
-            if not block:
-                break
-            content, at = rest + block, 0
-            continue
-        kind = content[marker.end() - 1]
+            if block:
+                content, at = (content[-1:] if marker is None else content[marker.start() :]) + block, 0
+                continue
+            if marker is None:
+                return None
+        kind, at = content[marker.end() - 1], marker.end()
+        length = int.from_bytes(content[at : at + 2], "big")
         n_scans += kind == START_OF_SCAN
         n_markers += kind != START_OF_SCAN
-        at = marker.end()
+        n_exif += length * content.startswith(b"Exif", at + 2)
+        if n_scans > MOST_SCANS:
+            return f"more than {MOST_SCANS} scans"
+        if n_markers > MOST_MARKERS:
+            return f"more than {MOST_MARKERS} markers"
+        if n_exif > MOST_EXIF:
+            return "more than 1 MB of EXIF data"
         if kind == END_OF_IMAGE:
             if n_scans:
-                break
+                return None
             continue  # of tables alone, after which the image may follow
-        at += int.from_bytes(content[at : at + 2], "big")  # what it has
+        at += length  # what it has
         if at >= len(content):
             file.seek(at - len(content), os.SEEK_CUR)
             content, at = file.read(BLOCK), 0
-    return n_scans, n_markers
+
+
+def _scaled_pixels(image: Any, file: BinaryIO) -> Any:
+    """Return the pixels of a PPM or PGM file whose largest value is not that of its type, scaled to it."""
+    _, _, offset, (_, largest) = image.tile[0]
+    depth, dtype = len(image.getbands()), np.dtype(">u2" if largest > 255 else "u1")
+    shape = (image.height, image.width, depth)[: 2 + (depth > 1)]
+    file.seek(offset)
+    n_bytes = int(np.prod(shape)) * dtype.itemsize
+    content = file.read(n_bytes)
+    if len(content) < n_bytes:
+        raise ValueError("image file is truncated")
+    top, kind = (65535, np.int32) if image.mode == "I" else (255, np.uint8)
+    scaled = np.rint(np.arange(largest + 1) / largest * top).astype(kind)
+    return scaled[np.minimum(np.frombuffer(content, dtype), largest)].reshape(shape)
 
 
 def _formats() -> list[str]:
@@ -340,8 +383,8 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     for i in np.unique(np.linspace(0, len(paths) - 1, min(n, len(paths))).astype(int)):
         if not os.path.isfile(paths[i]):  # it may be a pipe, which would be waited for
             continue
-        with suppress(Exception), _quiet_pillow(), _CountedFile(paths[i]) as file:  # as in read_image
-            sides.append(min(pillow().Image.open(file, formats=_formats()).size))
+        with suppress(Exception), _quiet_pillow(), _opened(paths[i]) as (image, _):  # as in read_image
+            sides.append(min(image.size))
     return float(np.median(sides)) if sides else None
 
 
