@@ -104,7 +104,7 @@ def test_a_file_that_is_write_protected_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK or place != path.resolve())
     for name in (path, link):
         with pytest.raises(PermissionError, match=f"{name} is write-protected. Choose another name, or allow"):
-            write_atomically(name, b"new")
+            write_atomically(name, b"new", through_links=True)
     write_atomically(tmp_path / "new", b"new")
     assert (path.read_bytes(), {*tmp_path.iterdir()}) == (b"old", {path, link, tmp_path / "new"})
 
@@ -119,7 +119,7 @@ def test_only_files_are_replaced_or_opened(tmp_path):
     for name in ("pipe", "socket", "link", "device"):
         before = (tmp_path / name).lstat()
         with pytest.raises(FileExistsError, match=f"{name} exists and is not a regular file. Choose another"):
-            write_atomically(tmp_path / name, b"text")
+            write_atomically(tmp_path / name, b"text", through_links=True)
         with pytest.raises(OSError, match=f"{name} is a folder, a device or a pipe"):
             open_regular(tmp_path / name)
         assert (tmp_path / name).lstat() == before
@@ -178,21 +178,37 @@ def test_files_are_read_up_to_a_size(tmp_path):
         read_regular(tmp_path / "pipe", 5)
 
 
-def test_a_link_stays_one(tmp_path):
+def test_a_link_stays_one_where_the_user_gave_its_name(tmp_path):
     (tmp_path / "target").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
+    write_atomically(tmp_path / "link", lambda file: file.write(b"new"), through_links=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
 
 
+def test_other_links_are_replaced(tmp_path):
+    """A folder of a stranger may have some to files of the user."""
+    (tmp_path / "target").write_bytes(b"old")
+    for name, target in (("link", "target"), ("empty", "nothing"), ("circle", "circle")):
+        (tmp_path / name).symlink_to(target)
+        write_atomically(tmp_path / name, b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
+        assert not (tmp_path / name).is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"old"
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "way").symlink_to("folder")
+    write_atomically(tmp_path / "way" / "file", b"new")  # a link on the way is none in its place
+    assert (tmp_path / "folder" / "file").read_bytes() == b"new"
+
+
 def test_a_link_to_nothing_makes_its_target_and_a_circle_is_refused(tmp_path):
     (tmp_path / "link").symlink_to("target")
-    write_atomically(tmp_path / "link", b"new")
+    write_atomically(tmp_path / "link", b"new", through_links=True)
     assert (tmp_path / "target").read_bytes() == b"new"
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(OSError, match="levels of symbolic links"):
-        write_atomically(tmp_path / "circle", b"new")
+        write_atomically(tmp_path / "circle", b"new", through_links=True)
     assert (tmp_path / "circle").is_symlink()
 
 

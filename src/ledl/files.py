@@ -21,17 +21,22 @@ UNFINISHED = f".{'[0-9a-f]' * 16}-{'[0-9a-f]' * 16}.part"
 ABANDONED_AFTER = 3600.0
 
 
-def place_for(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
+def place_for(
+    path: str | os.PathLike[str], *, through_links: bool = True
+) -> tuple[Path, os.stat_result | None]:
     """Return where a file is or will be, behind all links, and the state of the file that is there, or None.
+
+    Unless it is `through_links`, a link in its place counts as nothing, and will be replaced.
 
     Raise OSError if a file cannot be written there: in place of a folder, a device, a pipe, a socket or a file
     that is write-protected, or in a folder that does not exist or is read-only.
     """
-    place = Path(os.path.realpath(path))
+    is_link = not through_links and os.path.islink(path)
+    place = Path(os.path.abspath(path) if is_link else os.path.realpath(path))
     if not place.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {place.parent} for {place.name}. Create it first.")
     try:
-        found = place.stat()
+        found = None if is_link else place.stat()
     except FileNotFoundError:
         found = None
     if found is not None and stat.S_ISDIR(found.st_mode):
@@ -56,13 +61,16 @@ def unfinished(place: Path) -> Path:
     return place.with_name(f"{_begin_of_unfinished(place)}{secrets.token_hex(8)}.part")
 
 
-def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> None:
+def write_atomically(
+    path: Path, content: bytes | Callable[[BinaryIO], Any], *, through_links: bool = False
+) -> None:
     """Write a file completely, or leave it as it was if anything fails.
 
-    A link stays a link, and a file keeps its access rights. `content` holds the bytes, or it is a function that
-    writes them to the open file that it gets.
+    A file keeps its access rights. `content` holds the bytes, or it is a function that writes them to the open
+    file that it gets. Only a name that the user gave is written `through_links`: another folder that the user
+    works in may come from a stranger, with links to files of the user.
     """
-    place, old = place_for(path)
+    place, old = place_for(path, through_links=through_links)
     temporary = unfinished(place)
     # Nobody can read it who could not read the old file. For a new file the system applies the umask.
     mode = 0o666 if old is None else 0o600 | old.st_mode & 0o777

@@ -6,6 +6,7 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -321,12 +322,28 @@ def test_what_is_no_file_counts_as_none_and_is_not_replaced(tmp_path):
     store = Store(tmp_path)
     store.put(IDENTITY, RESULT)
     path = the_file(tmp_path)
-    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")):
+    for make in (os.mkfifo, os.mkdir):
         path.rmdir() if path.is_dir() else path.unlink()
         make(path)
         assert store.get(IDENTITY) is None
         with pytest.raises(OSError, match=r"\.json (exists and is not a regular file|is a folder)"):
             store.put(IDENTITY, RESULT)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "precious"])
+def test_a_link_counts_as_none_and_is_replaced(tmp_path, target):
+    """A folder of results from a stranger may have links to files of the user."""
+    store = Store(tmp_path)
+    store.put(IDENTITY, RESULT)
+    path, target = the_file(tmp_path), Path(tmp_path, target)
+    path.unlink()
+    if target.parent == tmp_path:
+        target.write_text("precious")
+    path.symlink_to(target)
+    assert store.get(IDENTITY) is None
+    store.put(IDENTITY, RESULT)
+    assert store.get(IDENTITY) == RESULT
+    assert target.parent != tmp_path or target.read_text() == "precious"
 
 
 def test_a_file_without_end_is_not_read(tmp_path, monkeypatch):

@@ -247,6 +247,11 @@ def test_a_pipe_among_kept_features_is_not_read(files, model, tmp_path):
     os.mkfifo(kept)
     with pytest.warns(UserWarning, match="Features cannot be kept in .*not a regular file"):
         assert_array_equal(extractor.transform(files[:1]), expected)
+    kept.unlink()
+    (tmp_path / "precious").write_text("precious")
+    kept.symlink_to(tmp_path / "precious")  # in a cache of a stranger
+    assert_array_equal(extractor.transform(files[:1]), expected)
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_parts_of_killed_runs_among_kept_features_are_removed_when_they_are_old(

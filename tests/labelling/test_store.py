@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -554,6 +555,10 @@ def test_a_start_keeps_what_a_killed_process_said(folder, open_folder, tmp_path)
         "INSERT INTO meta VALUES('curve_after', '99999999999999999999')",
         "INSERT INTO meta VALUES('port', '70000')",
         "INSERT INTO meta VALUES('max_pixels', 'many')",
+        "INSERT INTO meta VALUES('max_pixels', '178956971')",
+        "INSERT INTO meta VALUES('size', '4097')",
+        "INSERT INTO meta VALUES('size', '16000')",
+        "INSERT INTO meta VALUES('size', '0')",
         "INSERT INTO meta VALUES('word cat', '')",
         "INSERT INTO lessons VALUES(1, 0, 'x', 0, '', 7, 0, 1, 5)",
     ],
@@ -597,6 +602,36 @@ def test_files_with_tables_of_a_stranger_are_refused(tmp_path, change):
     (tmp_path / LABELS).replace(tmp_path / BACKUP)  # where it says nothing about the labels
     (tmp_path / LABELS).write_bytes(labels)
     Store(tmp_path).close()
+
+
+@pytest.mark.parametrize("what", ["link", "pipe"])
+@pytest.mark.parametrize("of_features", [False, True])
+def test_labels_of_a_stranger_do_not_write_through_links(folder, open_folder, tmp_path, what, of_features):
+    """Photos may come with labels, and these with links to files of the user."""
+    session = open_folder(folder)
+    file, begin = session.store.file, partial(open_folder, folder)
+    if of_features:
+        begin = partial(FeatureRows, session.store.place, "a recipe")
+        file = begin().file
+    session.store.close()
+    victim = tmp_path / "of the user"
+    for name in (file.name, f"{file.name}-wal", BACKUP, file.with_suffix(".txt").name):
+        odd, kept = file.with_name(name), tmp_path / "kept"
+        if odd.exists():
+            odd.rename(kept)
+        victim.write_bytes(b"precious")
+        victim.chmod(0o644)
+        if what == "link":
+            odd.symlink_to(victim)
+        else:
+            os.mkfifo(odd)
+        with pytest.raises(StoreError, match=f"{name} is a link or a pipe.*remove it"):
+            begin()
+        assert (victim.read_bytes(), stat.S_IMODE(victim.stat().st_mode)) == (b"precious", 0o644)
+        odd.unlink()
+        if kept.exists():
+            kept.rename(odd)
+    begin()
 
 
 def test_labels_without_checksums_get_some(folder, open_folder, tmp_path):

@@ -334,7 +334,7 @@ def fit(
                 _work.write_labels(write_labels, labelled, [*map(str, trained.parts.classifier.classes_)])
                 lines.append(("", "Labels", f"{write_labels} ({len(labelled)} images)"))
             if page is not None:
-                write_atomically(page, _pages.training_page(trained, out, notes).encode())
+                write_atomically(page, _pages.training_page(trained, out, notes).encode(), through_links=True)
                 lines.append(("", "Page", f"{page.resolve()}"))
         finally:
             for style, head, text in lines:
@@ -484,7 +484,9 @@ def predict(
             if confusion is not None:
                 _work.write_confusion(confusion, results.counts, classes)
             if page is not None:
-                write_atomically(page, _pages.results_page(found, results, model, classes).encode())
+                write_atomically(
+                    page, _pages.results_page(found, results, model, classes).encode(), through_links=True
+                )
         finally:
             for reason in results.unreadable:
                 say(console, f"Unreadable: {visible(reason)}", style="red")

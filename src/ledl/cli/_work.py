@@ -303,7 +303,7 @@ def write_labels(path: Path, answers: Sequence[Prediction], classes: list[str]) 
     """Write the table of ``ledl predict --format csv`` to a file."""
     text, mark = io.StringIO(), mark_for([*(said.path for said in answers), *classes])
     write_answers(answers, "csv", top=min(3, len(classes)), mark=mark, out=text)
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, text.getvalue().encode(), through_links=True)
 
 
 def accuracy(counts: Counts, classes: list[str]) -> str:
@@ -334,7 +334,7 @@ def write_confusion(out: Path, counts: Counts, classes: list[str]) -> None:
     text = io.StringIO()
     matrix = ([to_cell(truth), *(counts[truth, said] for said in columns)] for truth in rows)
     csv.writer(text, lineterminator="\n").writerows([["truth", *map(to_cell, columns)], *matrix])
-    write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode())
+    write_atomically(out, (mark_for([*rows, *columns]) + text.getvalue()).encode(), through_links=True)
 
 
 def show_judged(

@@ -598,7 +598,7 @@ class Explanation:
             Facts about the model for the end of the page.
         """
         text = page(self, Pictures(sample, shape, training, names), title=title, model_note=model_note)
-        write_atomically(Path(path), text.encode("utf-8", "backslashreplace"))
+        write_atomically(Path(path), text.encode("utf-8", "backslashreplace"), through_links=True)
 
     def plot(
         self, pictures: Pictures = NO_PICTURES, *, figure: Any = None, **options: int

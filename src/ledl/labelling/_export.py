@@ -128,10 +128,10 @@ def write(
     for path in paths:
         kind = kind_of(path)
         if kind == "csv":
-            write_atomically(path, table(session, session.folder).encode())
+            write_atomically(path, table(session, session.folder).encode(), through_links=True)
             say(f"Labels: {shown(path)} ({int(session.is_readable.sum())} images)")
         elif kind == "html":
-            write_atomically(path, summary_page(session).encode())
+            write_atomically(path, summary_page(session).encode(), through_links=True)
             say(f"Page: {shown(path)}")
         elif kind == "folder":
             sort_images(session, path, sort_by, unsure, say)

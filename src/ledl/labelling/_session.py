@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ledl.arrays import Array
-from ledl.files import write_atomically
+from ledl.files import read_regular, write_atomically
 from ledl.image_models import thumbnail
 from ledl.images import (
     LONGEST_LABEL,
@@ -49,6 +49,7 @@ MOST_QUESTIONS = 500
 FORECAST = 50  # labels more
 FEWEST_CHECKS = 5  # of an estimate: "100 %" of one random check would say nothing
 LARGE_SIDE = 1600  # pixels
+LARGEST_THUMBNAIL = 2**20  # bytes, far more than one has
 
 
 class RefusedError(ValueError):
@@ -503,7 +504,7 @@ class Session:
         folder = self.store.place / "thumbs" / str(image.id // 1000)
         file = folder / f"{image.id}-{image.size:x}-{image.mtime:x}.jpg"
         with suppress(OSError):
-            return file.read_bytes()
+            return read_regular(file, LARGEST_THUMBNAIL)
         content: bytes = thumbnail(path, self.extractor.max_pixels).tobytes()
         with suppress(OSError):  # a full disk: it is made again the next time
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

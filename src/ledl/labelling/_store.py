@@ -67,7 +67,7 @@ CREATE TABLE lessons(number INTEGER PRIMARY KEY, at REAL NOT NULL, labels INTEGE
     seconds REAL NOT NULL, method TEXT NOT NULL, accuracy REAL, low REAL, high REAL, checks INTEGER);
 """
 
-# Finds rows that this module did not write: a store may come from a stranger.
+# Finds rows that this module did not write, and settings that are no options: a store may come from a stranger.
 STRANGE = """
 SELECT 1 FROM images WHERE typeof(path)!='blob' OR typeof(size)!='integer' OR typeof(mtime)!='integer'
     OR typeof(content) NOT IN ('text', 'null') UNION ALL
@@ -76,7 +76,10 @@ SELECT 1 FROM classes WHERE typeof(class)!='integer' OR class NOT BETWEEN 1 AND 
 SELECT 1 FROM answers WHERE typeof(image)!='integer' OR class NOT IN (SELECT class FROM classes)
     OR typeof(view)!='text' UNION ALL
 SELECT 1 FROM meta WHERE (key IN ('curve_after', 'max_pixels', 'port') OR substr(key, 1, 5)='word ')
-    AND (value='' OR value GLOB '*[^0-9]*' OR length(value)>15 OR key='port' AND value+0>65535) UNION ALL
+    AND (value='' OR value GLOB '*[^0-9]*' OR length(value)>15 OR key='port' AND value+0>65535
+    OR key='max_pixels' AND value+0>178956970) UNION ALL
+SELECT 1 FROM meta WHERE key='size' AND value!='' AND (value GLOB '*[^0-9]*' OR length(value)>4
+    OR value+0 NOT BETWEEN 1 AND 4096) UNION ALL
 SELECT 1 FROM lessons WHERE labels NOT BETWEEN 0 AND 1000000000 OR accuracy NOT BETWEEN 0 AND 1 LIMIT 1
 """
 
@@ -208,6 +211,20 @@ def place_of(folder: Path, given: Path | None = None) -> Path:
         ) from error
 
 
+def check_files(place: Path) -> None:
+    """Raise StoreError if something is no file where labels and features are: SQLite would write through links.
+
+    Labels that come with the images of a stranger could name any file of the user, or a pipe.
+    """
+    with suppress(FileNotFoundError), os.scandir(place) as found:
+        for entry in found:
+            if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                raise StoreError(
+                    f"{shown(entry.path)} is a link or a pipe. Labels are kept in files alone: remove it, or "
+                    "give another folder with --store."
+                )
+
+
 def copy_in(place: Path) -> Path | None:
     """Return the copy of the labels in a folder, if there is one."""
     return next((place / name for name in (BACKUP, OLD_BACKUP) if os.path.exists(place / name)), None)
@@ -225,6 +242,7 @@ def _made(place: Path) -> Path:
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
     """Hold the lock of a store, which ends with this process. Raise BusyError if it is taken."""
+    check_files(place)
     try:
         opened = sqlite3.connect(place / LOCK, timeout=0, isolation_level=None)
     except sqlite3.OperationalError as error:
@@ -252,6 +270,7 @@ class Store:
 
     def __init__(self, place: Path, *, read_only: bool = False) -> None:
         self.place, self.file, self._is_writer = place, place / LABELS, False
+        check_files(place)
         if read_only and not self.file.exists():
             raise self._no_labels()
         uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -705,6 +724,7 @@ class FeatureRows:
 
     def __init__(self, place: Path, recipe: str) -> None:
         (place / "features").mkdir(mode=0o700, exist_ok=True)
+        check_files(place / "features")
         self.file = place / "features" / f"{blake2b(recipe.encode(), digest_size=8).hexdigest()}.sqlite"
         with stored(place):
             try:

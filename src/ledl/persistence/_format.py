@@ -106,7 +106,7 @@ def write_file(path: Path, header: dict[str, Any], arrays: list[Array]) -> None:
         for name in names:
             file.write(tensors[name].data)
 
-    write_atomically(path, write)
+    write_atomically(path, write, through_links=True)
     remove_unfinished(path, ABANDONED_AFTER)
 
 

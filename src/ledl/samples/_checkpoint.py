@@ -224,7 +224,7 @@ class Checkpoint:
                 "its own, and the models of a search none."
             )
         try:
-            write_atomically(self._place, partial(self._write_to, blocks, M))
+            write_atomically(self._place, partial(self._write_to, blocks, M), through_links=True)
         except FileNotFoundError:
             if not self._place.parent.is_dir():
                 raise
