@@ -271,7 +271,7 @@ def test_files_whose_parts_share_their_bytes_are_refused(tmp_path, monkeypatch):
     (tmp_path / "tags.tif").write_bytes(many)
     with pytest.raises(ImageError):
         read_image(tmp_path / "tags.tif", "L")
-    with _reading._CountedFile(tmp_path / "tags.tif") as file:
+    with _reading._CountedFile(tmp_path / "tags.tif", 1000, "tags.tif") as file:
         n_left = file.n_bytes_left // 4_000_000
         for _ in range(n_left):
             file.seek(0)

@@ -134,8 +134,9 @@ class _CountedFile(io.BufferedReader):
     Each takes Pillow some lines of Python, and perhaps memory.
     """
 
-    def __init__(self, path: Source, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, path: Source, max_pixels: int, title: str) -> None:
         super().__init__(io.FileIO(path))
+        self.title = title
         self.n_left = MOST_READS * max(1, max_pixels // MAX_PIXELS)
         self.n_bytes_left = 4 * os.fstat(self.fileno()).st_size + 16 * BLOCK
 
@@ -145,7 +146,7 @@ class _CountedFile(io.BufferedReader):
         self.n_bytes_left -= len(content)
         if self.n_left < 0 or self.n_bytes_left < 0:
             reason = "millions of tiny parts" if self.n_left < 0 else "parts that share their bytes"
-            raise ImageError(f"{shown(self.name)} {TOO_MUCH_WORK.format(reason)}")
+            raise ImageError(f"{self.title} {TOO_MUCH_WORK.format(reason)}")
         return content
 
 
@@ -214,7 +215,7 @@ def read_image(
                 raise ImageError(f"{name} is not a file, or you may not read it.")
             else:
                 _check_size(source)
-                with _opened(source, max_pixels) as (image, file):
+                with _opened(source, max_pixels, name) as (image, file):
                     if image.width * image.height > max_pixels:
                         raise ImageError(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
@@ -226,7 +227,7 @@ def read_image(
                     if image.tile and image.tile[0][0] == "ppm":
                         image = PIL.Image.fromarray(_scaled_pixels(image, file))
                     image.load()
-                    if len(image.info.get("exif", b"")) > MOST_EXIF:
+                    if len(image.info.get("exif") or b"") > MOST_EXIF:
                         raise ImageError(f"{name} {TOO_MUCH_WORK.format('more than 1 MB of EXIF data')}")
             return _converted(image, mode)
         except ImageError:
@@ -243,13 +244,13 @@ def read_image(
 
 
 @contextmanager
-def _opened(path: Source, max_pixels: int = MAX_PIXELS) -> Iterator[tuple[Any, BinaryIO]]:
-    """Yield a PIL image whose pixels are not decoded yet, and its file."""
-    with _CountedFile(path, max_pixels) as file:
+def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, BinaryIO]]:
+    """Yield a PIL image whose pixels are not decoded yet, and its file. Errors name it by its title."""
+    with _CountedFile(path, max_pixels, title) as file:
         if file.read(2) == b"\xff\xd8":
             reason = _why_much_work(file)
             if reason:
-                raise ImageError(f"{shown(path)} {TOO_MUCH_WORK.format(reason)}")
+                raise ImageError(f"{title} {TOO_MUCH_WORK.format(reason)}")
         file.seek(0)
         yield pillow().Image.open(file, formats=_formats()), file
 
@@ -383,7 +384,11 @@ def median_short_side(paths: Sequence[str | os.PathLike[str]], n: int = 50) -> f
     for i in np.unique(np.linspace(0, len(paths) - 1, min(n, len(paths))).astype(int)):
         if not os.path.isfile(paths[i]):  # it may be a pipe, which would be waited for
             continue
-        with suppress(Exception), _quiet_pillow(), _opened(paths[i]) as (image, _):  # as in read_image
+        with (
+            suppress(Exception),
+            _quiet_pillow(),
+            _opened(paths[i], MAX_PIXELS, "") as (image, _),
+        ):  # as in read_image
             sides.append(min(image.size))
     return float(np.median(sides)) if sides else None
 

@@ -387,7 +387,7 @@ class Store:
                 f"{shown(self.file)} cannot be opened: {error}. {ADVICE} The labels are as they were."
             )
         backup = copy_in(self.place)
-        there = "a copy"
+        there = "a copy of your own, if you have one,"
         if backup:
             there = f"{shown(backup)}, which is of the last start or end of ledl label,"
         return StoreError(
