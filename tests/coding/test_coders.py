@@ -318,6 +318,24 @@ def test_a_few_more_samples_need_no_matrix_if_their_codes_are_sparse(rng, monkey
     assert made == [K] * (2 if len(with_blanks) > n_few else 1)
 
 
+def test_batches_of_many_samples_share_products_of_all_pairs_that_few_would_not_make(rng, monkeypatch):
+    """`ledl predict` gives 64 images at a time."""
+    monkeypatch.setattr(_coders, "MAX_KEPT", 0)
+    X = rng.standard_normal((60, 12))
+    model = ledl.SRCClassifier(alpha=0.1).fit(X, np.arange(60) % 3)
+    made, gram = [], _coders.gram
+    monkeypatch.setattr(_coders, "gram", lambda atoms, threads: made.append(len(atoms)) or gram(atoms, threads))
+    whole = model.decision_function(X)
+    assert_allclose(
+        np.vstack([model.decision_function(X[:30]), model.decision_function(X[30:])]), whole, atol=1e-5
+    )
+    assert made == [60]
+    monkeypatch.setattr(_coders, "MOST_KEPT", 8 * 60**2 - 1)
+    again = ledl.SRCClassifier(alpha=0.1).fit(X, np.arange(60) % 3)
+    assert_allclose(again.decision_function(X), again.decision_function(X))
+    assert made == [60] * 3
+
+
 def test_matching_pursuit_keeps_the_products_of_atoms(rng, monkeypatch):
     X = rng.standard_normal((60, 12))
     model = ledl.KSVD(n_components=20, max_iter=2, random_state=0).fit(X)

@@ -19,7 +19,9 @@ from helpers.model_files import (
     with_record,
 )
 from ledl import (
+    CRCClassifier,
     ModelFileError,
+    ProCRCClassifier,
     SRCClassifier,
     load,
     save,
@@ -115,6 +117,16 @@ def test_files_that_this_machine_cannot_hold_are_refused(tall, path, monkeypatch
     monkeypatch.setattr(os, "sysconf", lambda name: 10)
     with pytest.raises(ModelFileError, match="holds arrays that need about"):
         load(path)
+
+
+def test_predictions_without_products_of_all_pairs_need_no_memory_for_them(path, monkeypatch):
+    """ProCRC was refused from some 56,000 samples on, as if it needed 29 GB."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 2)), np.arange(60) % 2
+    monkeypatch.setattr(os, "sysconf", lambda name: 120)
+    for model in (ProCRCClassifier(), CRCClassifier()):
+        save(model.fit(X, y), path)
+        assert_array_equal(load(path).predict(X), model.predict(X))
 
 
 def test_atoms_of_small_arrays_must_not_be_large(path, traced):

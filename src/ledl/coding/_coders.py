@@ -227,8 +227,9 @@ DENSE, PERHAPS_SPARSE = 64, 16
 ADMM_ROUNDS = 1000
 # With fewer atoms the Gram matrix takes less time than starting threads.
 GRAM_THREADS = 512
-# A fitted dictionary keeps its Gram matrix for the next samples up to this size in bytes.
-MAX_KEPT = 2**26
+# A fitted dictionary makes and keeps its Gram matrix for any samples up to the first size in bytes. Up to the
+# second it keeps what many samples needed, since they may come in batches.
+MAX_KEPT, MOST_KEPT = 2**26, 2**29
 # Without it, a few samples are coded by the products that they need, so many at a time. There may be K / r
 # samples in all, whose products are fewer than those of the matrix, or K / `FEW_ATOMS` if codes have few
 # non-zeros, but no more than `MOST_FEW`. So many at a time are few if the matrix is too large to be kept.
@@ -278,7 +279,7 @@ class Lasso(NamedTuple):
             max_iter=self.max_iter,
             positive=self.positive,
             pilots=pilots,
-            kept=kept if is_kept else None,
+            kept=kept if 8 * K**2 <= MOST_KEPT else None,
             threads=threads,
         )
 

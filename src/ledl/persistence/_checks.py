@@ -668,8 +668,9 @@ def gram_bytes(model: Any) -> int:
     record = getattr(model, "_dictionary", None)
     if record is None:
         return 0
-    # Ridge codes need the smaller one of D D' and D'D.
-    side = min(record.atoms.shape) if isinstance(record.coder, Ridge) else len(record.atoms)
+    # Ridge codes need the smaller one of D D' and D'D, and those of ProCRC no more.
+    has_no_pairs = isinstance(record.coder, Ridge | Collaborative)
+    side = min(record.atoms.shape) if has_no_pairs else len(record.atoms)
     return int(8 * side**2)
 
 
