@@ -228,7 +228,17 @@ def test_images_are_sorted_into_folders(folder, model, tmp_path):
     assert sorted(photos.rglob("*")) == before
     assert "48 of them were there already" in done.stderr
     assert "already): 48: " in done.stderr
-    # The sorted folder, corrected by hand, is a folder to train on.
+    # The sorted folder, corrected by hand, is a folder to train on. The next run does not undo that.
+    (photos / "sorted" / "new class").mkdir()
+    wrong = [path for path in sorted_files if path.parent.name == "null"][:2]
+    for image in wrong:
+        image.rename(photos / "sorted" / "new class" / image.name)
+    before = sorted(photos.rglob("*"))
+    done = run(*words)
+    assert json.loads(done.stdout) == answers
+    assert sorted(photos.rglob("*")) == before
+    assert "2 images lie in another folder there, perhaps moved by hand. They stay" in done.stderr
+    assert f"again: {photos / 'sorted' / 'new class'}" in done.stderr
     done = run("fit", photos / "sorted", "-o", tmp_path / "m.ledl", *FAST)
     assert done.returncode == 0, done.stderr
     assert f"not a class): {labels['none of these']}: " in done.stderr

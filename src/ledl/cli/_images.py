@@ -402,7 +402,7 @@ def predict(
         typer.Option(
             metavar="FOLDER",
             help="Put the images into FOLDER, into one folder for each class. Nothing is overwritten, and the "
-            "same command again changes nothing.",
+            "same command again changes nothing: what you moved there by hand stays.",
         ),
     ] = None,
     sort_by: Annotated[
@@ -447,7 +447,7 @@ def predict(
             rejecter_for(found, reject)
         classes = [str(label) for label in found.parts.classifier.classes_]
         top = min(top, len(classes))
-        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
+        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy, paths)
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
