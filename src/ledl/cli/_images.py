@@ -340,7 +340,7 @@ def fit(
             for style, head, text in lines:
                 say(people, f"{head + ':':12s}{visible(text)}", style=style)
         words = [word for name in labels or ["folder"] for word in ("--labels", name)]
-        rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]
+        rest = [as_argument(folder), *words] if trained.n_left else ["NEW_IMAGES", "--page", "results.html"]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', as_argument(out), *rest])}", style="dim")
 
 
