@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 from helpers.commands import ENVIRONMENT, FAST, LEDL, run
 from helpers.digits import NAMES
 from ledl.cli._work import _labels_of_folders, sort_answers
-from ledl.csv_cells import from_cell
+from ledl.csv_cells import MARK, from_cell
 from ledl.datasets import load_image_folder
 from ledl.image_models import Prediction
 from ledl.images import REJECTED, Sorter, shown
@@ -348,6 +348,15 @@ def test_images_that_an_earlier_run_has_moved_are_said_to_be_moved(folder, model
         assert done.returncode == 2
         assert reason in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_a_table_has_the_mark_for_the_paths_that_it_prints(how, folder, model, tmp_path):
+    shutil.copytree(folder / "known" / "null", tmp_path / "new")
+    words = ["--sort-into", "sört", "--sort-by", how, "--format", "csv"]
+    done = run("predict", model, "new", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ("sört" in done.stdout) == done.stdout.startswith(MARK) == (how == "move")
 
 
 def test_images_below_a_probability_are_unsure(folder, tmp_path):

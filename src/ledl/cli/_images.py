@@ -448,6 +448,7 @@ def predict(
         classes = [str(label) for label in found.parts.classifier.classes_]
         top = min(top, len(classes))
         sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy, paths)
+        homes = [sort_into] if sort_by is SortBy.move else []  # of the paths that are printed
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
@@ -473,7 +474,7 @@ def predict(
                     has_probability=has_probabilities(found),
                     has_p_value=reject is not None,
                     mistakes=mistakes,
-                    mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
+                    mark=mark_for([*map(str, [*files, *homes]), *classes, *(truth or "" for truth in truths)]),
                 )
             except BrokenPipeError:  # the reader of the output is gone
                 if sorter is None and page is None and confusion is None:
