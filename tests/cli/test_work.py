@@ -329,6 +329,12 @@ def test_images_that_are_sorted_need_another_folder(folder, model, tmp_path):
     done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)
     assert done.returncode == 2
     assert "All 12 images are in folders of sorted already. To sort them again, give another" in done.stderr
+    shutil.copytree(folder / "known" / "zwei", tmp_path / "sorted" / "inbox")
+    done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)
+    assert "To sort a folder there that is none of a class, give it as a path itself." in done.stderr
+    done = run("predict", model, "sorted/inbox", "--sort-into", "sorted", "--sort-by", "move", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "sorted" / "inbox").iterdir()) == []
 
 
 def test_images_that_an_earlier_run_has_moved_are_said_to_be_moved(folder, model, tmp_path):

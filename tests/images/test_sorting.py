@@ -249,6 +249,7 @@ def test_images_that_were_moved_by_hand_stay_where_they_are(how, photos, tmp_pat
     (out / "cat" / "x6.png").rename(out / "cat" / "mine.png")
     (out / "cat" / "x7.png").rename(out / "dog" / "mine.png")
     (photos / "more.png").write_bytes(b"more")
+    (out / "fox" / "gone.png").symlink_to("nowhere")
     state = contents(out)
     sorter = sort_all("cat")
     assert contents(out) == state

@@ -79,11 +79,14 @@ class Sorter:
         files = image_files([self.folder])[0] if self.folder.is_dir() else []
         there = self._sorted_among({file.parent for file in files})
         # What is sorted already, by its size; and, once an image has that size, by content and folder.
-        self._before = [file for file in files if file.parent in there and file.is_file()]
         self._unread: defaultdict[int, list[Path]] = defaultdict(list)
-        for file in self._before:
-            self._unread[file.stat().st_size].append(file)
         self._read: dict[int, dict[str, dict[str, Path]]] = {}
+        self._names_before: set[str] = set()  # also those that the images may have had
+        for file in files:
+            if file.parent in there:
+                with suppress(OSError):  # it is gone, or a link to nothing
+                    self._unread[file.stat().st_size].append(file)
+                    self._names_before |= {file.name, NUMBERED.sub("", file.stem) + file.suffix}
         # Images of one name get numbers: how many are taken in a folder, and the files there by their size.
         self._n_taken: Counter[tuple[Path, str]] = Counter()
         self._taken: defaultdict[tuple[Path, str, int], Alike] = defaultdict(Alike)
@@ -114,8 +117,7 @@ class Sorter:
 
     def moved_before(self) -> set[str]:
         """Return the names of images that an earlier run may have moved: none, if this one does not move."""
-        names = ({file.name, NUMBERED.sub("", file.stem) + file.suffix} for file in self._before)
-        return set().union(*names) if self.how == "move" else set()
+        return self._names_before if self.how == "move" else set()
 
     def put(self, image: str | os.PathLike[str], name: str) -> Path:
         """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.
