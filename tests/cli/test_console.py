@@ -269,6 +269,10 @@ def test_results_go_where_the_shell_sends_them_also_beside_a_bar(folder, model, 
     assert out.read_text() == run(*words, "--format", "csv").stdout
     assert "images" in seen  # the bar
     assert "00.png" not in seen
+    status, seen = run_in_terminal(*words, cwd=tmp_path, out=Path(os.devnull))
+    assert status == 0
+    assert "images" in seen  # nothing else is seen
+    assert "00.png" not in seen
     status, seen = run_in_terminal(*words, cwd=tmp_path)
     assert status == 0
     assert seen.replace("\r\n", "\n") == run(*words).stdout  # and no bar among them

@@ -154,6 +154,10 @@ def test_images_with_the_same_content_are_named(folder, tmp_path):
     done = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST, "--per-class", "12")
     assert "Trained on: 36 images, 12 per class" in done.stdout  # copies are left out before images are drawn
     assert "null/copy0.png of null/02.png, null/copy1.png of null/02.png, " in " ".join(done.stderr.split())
+    assert f"Next:       ledl predict {tmp_path / 'm.ledl'} {photos} --labels folder\n" in done.stdout
+    (photos / "zwei" / "wrong.png").unlink()  # now all are drawn but the copies, so none is left to test with
+    done = run("fit", photos, "-o", tmp_path / "m.ledl", *FAST, "--per-class", "12")
+    assert f"Next:       ledl predict {tmp_path / 'm.ledl'} NEW_IMAGES" in done.stdout
 
 
 def test_large_images_are_refused_unless_allowed(folder, model, tmp_path):

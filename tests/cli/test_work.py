@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 from helpers.commands import ENVIRONMENT, FAST, LEDL, run
 from helpers.digits import NAMES
 from ledl.cli._work import _labels_of_folders, sort_answers
-from ledl.csv_cells import from_cell
+from ledl.csv_cells import MARK, from_cell
 from ledl.datasets import load_image_folder
 from ledl.image_models import Prediction
 from ledl.images import REJECTED, Sorter, shown
@@ -228,7 +228,17 @@ def test_images_are_sorted_into_folders(folder, model, tmp_path):
     assert sorted(photos.rglob("*")) == before
     assert "48 of them were there already" in done.stderr
     assert "already): 48: " in done.stderr
-    # The sorted folder, corrected by hand, is a folder to train on.
+    # The sorted folder, corrected by hand, is a folder to train on. The next run does not undo that.
+    (photos / "sorted" / "new class").mkdir()
+    wrong = [path for path in sorted_files if path.parent.name == "null"][:2]
+    for image in wrong:
+        image.rename(photos / "sorted" / "new class" / image.name)
+    before = sorted(photos.rglob("*"))
+    done = run(*words)
+    assert json.loads(done.stdout) == answers
+    assert sorted(photos.rglob("*")) == before
+    assert "2 images lie in another folder there, perhaps moved by hand. They stay" in done.stderr
+    assert f"again: {photos / 'sorted' / 'new class'}" in done.stderr
     done = run("fit", photos / "sorted", "-o", tmp_path / "m.ledl", *FAST)
     assert done.returncode == 0, done.stderr
     assert f"not a class): {labels['none of these']}: " in done.stderr
@@ -319,6 +329,12 @@ def test_images_that_are_sorted_need_another_folder(folder, model, tmp_path):
     done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)
     assert done.returncode == 2
     assert "All 12 images are in folders of sorted already. To sort them again, give another" in done.stderr
+    shutil.copytree(folder / "known" / "zwei", tmp_path / "sorted" / "inbox")
+    done = run("predict", model, "sorted", "--sort-into", "sorted", cwd=tmp_path)
+    assert "To sort a folder there that is none of a class, give it as a path itself." in done.stderr
+    done = run("predict", model, "sorted/inbox", "--sort-into", "sorted", "--sort-by", "move", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "sorted" / "inbox").iterdir()) == []
 
 
 def test_images_that_an_earlier_run_has_moved_are_said_to_be_moved(folder, model, tmp_path):
@@ -338,6 +354,15 @@ def test_images_that_an_earlier_run_has_moved_are_said_to_be_moved(folder, model
         assert done.returncode == 2
         assert reason in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_a_table_has_the_mark_for_the_paths_that_it_prints(how, folder, model, tmp_path):
+    shutil.copytree(folder / "known" / "null", tmp_path / "new")
+    words = ["--sort-into", "sört", "--sort-by", how, "--format", "csv"]
+    done = run("predict", model, "new", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ("sört" in done.stdout) == done.stdout.startswith(MARK) == (how == "move")
 
 
 def test_images_below_a_probability_are_unsure(folder, tmp_path):

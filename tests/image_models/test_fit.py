@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ledl
-from ledl.image_models import _fit, facts, fit_features, fit_folder, predict_files, trained_on
+from ledl.image_models import _fit, facts, fit_features, fit_folder, predict_files, trained_on, training_notes
 from ledl.image_models._fit import near_copies, without_copies
 from ledl.images import ImageError, content_key, efficientnet_is_installed
 
@@ -100,6 +100,26 @@ def test_the_model_keeps_the_calibrated_probabilities(folder):
     for one, row in zip(predict_files(trained, files), P, strict=True):
         np.testing.assert_allclose(one.probability, row.max(), atol=1e-6)
         assert [label for label, _ in one.ranking] == trained.model.classes_[np.argsort(-row)].tolist()
+
+
+def test_images_of_a_table_count_if_they_are_drawn(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    with Image.open(folder / "known" / "null" / "00.png") as image:
+        image.rotate(90).save(tmp_path / "elsewhere" / "new.png")
+    (tmp_path / "t.csv").write_text(f"path,label\n{tmp_path / 'elsewhere' / 'new.png'},null\n")
+    options = {"labels": ["folder", tmp_path / "t.csv"], "features": "pixels", "size": 8, "method": "crc"}
+    seen = set()
+    for seed in range(8):
+        reported = []
+        more = {"per_class": 6, "seed": seed, "report": reported.append}
+        trained = fit_folder(folder / "known", **options, **more)
+        is_drawn = "elsewhere/new.png" in trained.record.files
+        assert trained.n_added == is_drawn
+        assert trained.n_left == 18 + is_drawn  # in the folder: nothing else is predicted with its labels
+        assert any("that the table adds, too" in note for note in training_notes(trained)) == is_drawn
+        assert f"--per-class 6 drew {1 * is_drawn} of the 1 images that were added." in reported
+        seen.add(is_drawn)
+    assert seen == {False, True}
 
 
 def test_unlabelled_images_teach(folder):

@@ -166,11 +166,12 @@ def test_parts_of_killed_runs_are_removed_when_they_are_old(photos, tmp_path, mo
         Path(part).write_bytes(b"a part")
         raise KeyboardInterrupt
 
+    (photos / "new.png").write_bytes(b"new")
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "copyfile", stop)
         patched.setattr(Path, "unlink", lambda path, **options: None)  # as after SIGKILL
         with pytest.raises(KeyboardInterrupt):
-            Sorter(out, ["cat", "dog"]).put(photos / "1.png", "dog")
+            Sorter(out, ["cat", "dog"]).put(photos / "new.png", "dog")
     (left,) = {*(out / "dog").iterdir()} - {out / "dog" / "2.png"}
     for name in ("0123456789abcdef.part", "notes.part", ".1.png.part"):
         (out / "dog" / name).write_text("somebody's")
@@ -198,23 +199,86 @@ def test_a_copy_of_an_old_image_is_not_taken_for_an_abandoned_part(photos, tmp_p
 
 
 def test_what_is_sorted_already_is_left_out(photos, tmp_path):
-    sorter = Sorter(photos, ["deep", "cat"])  # into the folder of the images itself
-    files = [photos / "1.png", photos / "deep" / "1.png", photos / "deep" / "x" / "y.png"]
-    is_there, unused = sorter.leave_out(files)
-    assert is_there == [False, True, True]
-    assert unused == [(file, f"sorted into {photos} already") for file in files[1:]]
+    files = [photos / name for name in ("1.png", "deep/1.png", "deep/x/y.png", "inbox/2.png")]
+    files[-1].parent.mkdir()
+    for name in ("deep", "cat"):  # into the folder of the images itself; nobody knows who made "deep"
+        is_there, unused = Sorter(photos, [name, "dog"], given=[photos, photos / "inbox"]).leave_out(files)
+        assert is_there == [False, True, True, False]
+        assert unused == [(file, f"in a folder of {photos} already") for file in files[1:3]]
+
+
+def test_images_of_a_folder_there_that_is_given_are_sorted(photos, tmp_path):
+    """The new ones lie beside the classes: ledl predict model.ledl photos/deep --sort-into photos."""
+    shutil.copy(photos / "deep" / "1.png", photos / "deep" / "copy.png")
+    shutil.copytree(photos / "deep", photos / "fox")
+    (photos / "fox" / "1.png").write_bytes(b"no copy")
+    (photos / "fox" / "copy.png").unlink()
+    for given in ([photos / "deep"], [photos / "deep" / "1.png"]):
+        sorter = Sorter(photos, ["cat", "dog"], given=given)
+        files = [photos / "deep" / name for name in ("1.png", "copy.png", ".3.png")]
+        assert sorter.leave_out([*files, photos / "fox" / "1.png"])[0] == [False, False, False, True]
+        for file in files:
+            sorter.put(file, "cat")
+    assert {path.name for path in (photos / "cat").iterdir()} == {"1.png", "copy.png", ".3.png"}
+    assert (sorter.n_there, sorter.left) == (3, [])
 
 
 @pytest.mark.parametrize("how", ["copy", "link", "move"])
-def test_images_that_were_sorted_into_another_class_before_are_named(how, photos, tmp_path):
-    out = tmp_path / "sorted"
-    sort(photos, out, "copy")
-    sorter = Sorter(out, ["cat", "dog"], how)
-    sorter.put(photos / "deep" / "1.png", "dog")  # was cat, as 1 (2).png
-    sorter.put(photos / "2.png", "dog")  # as before
-    assert sorter.astray == [out / "cat" / "1 (2).png"]
-    assert "1 of them also lie in the folder of another class" in sorter.summary()
-    assert f"before: {out / 'cat' / '1 (2).png'}. Delete" in sorter.summary()
+def test_images_that_were_moved_by_hand_stay_where_they_are(how, photos, tmp_path):
+    """Into another class, one that the model does not know, none of these; also if they got another name."""
+    out, n = tmp_path / "sorted", 8
+    for i in range(n):
+        (photos / f"x{i}.png").write_bytes(b"%d" % i)
+    (photos / "x8.png").write_bytes(b"copies")
+    (photos / "x9.png").write_bytes(b"copies")
+    files = sorted(photos.glob("x*.png"))
+    before = {file: file.read_bytes() for file in files}
+
+    def sort_all(answer):
+        sorter = Sorter(out, ["cat", "dog"], how, [photos])
+        for file, content in before.items():
+            file.write_bytes(content)  # with "move", they come once more
+            assert sorter.put(file, answer) == (out / answer / file.name if not file.exists() else file)
+        return sorter
+
+    assert sort_all("cat").summary().endswith(f"{out}: {len(files)} cat.")  # also exact copies
+    places = {"dog/x0.png", "fox/x1.png", "none of these/x2.png", "unsure/x3.png", "fox/deep/x4.png"}
+    for place in (*places, "cat/deep/x5.png"):
+        (out / place).parent.mkdir(parents=True, exist_ok=True)
+        (out / "cat" / Path(place).name).rename(out / place)
+    (out / "cat" / "x6.png").rename(out / "cat" / "mine.png")
+    (out / "cat" / "x7.png").rename(out / "dog" / "mine.png")
+    (photos / "more.png").write_bytes(b"more")
+    (out / "fox" / "gone.png").symlink_to("nowhere")
+    state = contents(out)
+    sorter = sort_all("cat")
+    assert contents(out) == state
+    assert {str(path.relative_to(out)) for path in sorter.left} == {*places, "dog/mine.png"}
+    assert (len(sorter.left), sorter.counts) == (6, {"cat": len(files) - 6})
+    assert sorter.n_there == len(files) - 6
+    done = {"copy": "copied", "link": "linked", "move": "moved"}[how]
+    words = "6 images lie in another folder there, perhaps moved by hand. They stay there and were not"
+    assert f"{words} {done} again: {out / 'dog' / 'x0.png'}, {out / 'fox' / 'x1.png'}, " in sorter.summary()
+    sorter.put(photos / "more.png", "cat")  # what is new comes to the others
+    assert (out / "cat" / "more.png").read_bytes() == b"more"
+    sorter = sort_all("dog")  # a newer model
+    assert contents(out) == {**state, "cat/more.png": b"more"}
+    assert "If you want the new answers, move them by hand, or sort into an empty folder." in sorter.summary()
+
+
+def test_files_whose_size_no_image_has_are_not_read(photos, tmp_path, monkeypatch):
+    sort(photos, tmp_path / "sorted", "copy")
+    (tmp_path / "sorted" / "fox").mkdir()
+    (tmp_path / "sorted" / "fox" / "large.png").write_bytes(b"." * 10_000)
+    (photos / "new.png").write_bytes(b"new")
+    read, opened = [], Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: read.append(path.name) or opened(path, mode))
+    sorter = Sorter(tmp_path / "sorted", ["cat", "dog"])
+    sorter.put(photos / "new.png", "cat")
+    assert read == []
+    sorter.put(photos / "2.png", "cat")
+    assert "2.png" in read
+    assert "large.png" not in read
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
@@ -248,8 +312,11 @@ def test_numbered_names_are_compared_with_themselves_alone(photos, tmp_path, mon
         for i in range(30):
             sorter.put(photos / f"holiday ({i}).png", "cat")
     assert len(compared) == 30
-    Sorter(tmp_path / "sorted", ["cat", "dog"]).put(photos / "holiday (7).png", "dog")
-    assert len(compared) == 31
+    sorter = Sorter(tmp_path / "sorted", ["cat", "dog"])
+    for i in range(30):  # 30 copies of one image, all in another folder
+        sorter.put(photos / f"holiday ({i}).png", "dog")
+    assert len(compared) == 30
+    assert len(sorter.left) == 30
 
 
 @pytest.mark.parametrize("how", ["copy", "link", "move"])
@@ -276,7 +343,7 @@ def test_images_of_one_name_are_not_looked_at_in_pairs(extra, how, tmp_path, mon
             sorter.put(file, "cat" if i % 2 else "dog")
         assert sorter.n_there == n * is_again
         assert len(looks) < 60 * n * (1 + is_again)
-    assert sorter.astray == []
+    assert sorter.left == []
     for home, first in ((out / "dog", 0), (out / "cat", 1)):
         names = ["image.png", *(f"image ({number}).png" for number in range(2, n // 2 + 1))]
         assert [(home / name).read_bytes()[:3] for name in names] == [b"%03d" % i for i in range(first, n, 2)]

@@ -96,7 +96,7 @@ def test_a_table_corrects_copies_of_the_images_that_it_names(how, photos, tmp_pa
         assert names == ["c.png", *["a.png"] * (label == "dog"), "b.png"]
         assert [found.target_names[j] for j in found.target[1:]] == ["dog"] * len(names[1:])
         assert [Path(file).name for file in found.unlabelled] == ["a.png"] * (label == "")
-        assert found.n_added == 1
+        assert [Path(file).name for file in found.added] == ["c.png"]
     # A table that contradicts itself: both are used, and the contradiction is reported.
     of_copy, of_image = "sorted/cat/a.png,cat\n", "photos/a.png,dog\n"
     table.write_text(f"path,label\n{of_copy}{of_image}")
@@ -134,7 +134,7 @@ def test_an_image_elsewhere_is_one_image_however_its_path_is_written(photos, tmp
             Path("2.csv").write_text(f"path,label\n{second}/a.png,{label}\n")
             found = load_image_folder("class", labels=["folder", "1.csv", "2.csv"], decode=False)
             names = [Path(file).name for file in found.filenames]
-            assert found.n_added == (label == "dog")
+            assert [Path(file).name for file in found.added] == ["a.png"] * (label == "dog")
             assert names == (["b.png", "a.png"] if label == "dog" else ["b.png"])  # the last table counts
             assert [Path(file).name for file in found.unlabelled] == ["a.png"] * (label == "")
         Path("2.csv").write_text(f"path,label\n{first}/a.png,cat\n{second}/a.png,dog\n")

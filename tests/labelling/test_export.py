@@ -106,8 +106,9 @@ def test_images_are_sorted_and_stay_where_they_are(session, folder, tmp_path):
     assert any(place.startswith("unsure/11") for place in places)
     session.rename_class(3, "zwo")
     write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append)
-    assert "also lie in the folder of another class" in lines[-1]
+    assert "lie in another folder there" in lines[-1]
     assert f"{tmp_path / 'sorted' / 'two'}" in lines[-1]
+    assert not (tmp_path / "sorted" / "zwo").exists()
     write(session, [tmp_path / "unsure"], unsure=1.0, say=lines.append)
     n_unsure = sum(row.by == "skipped" or (row.probability or 0) < 1 for row in said(session))
     assert len(list((tmp_path / "unsure" / "unsure").iterdir())) == n_unsure > 10

@@ -130,13 +130,14 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
 def bar(console: Console, what: str, *, prints: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that shows the numbers of finished and of all items. Silent without a terminal.
 
-    Also where the block `prints` results one by one, and not into a file: they show how far it is.
+    Also where the block `prints` results one by one to a terminal or a pipe: they show how far it is.
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     is_silent = not console.is_terminal
     if prints and not is_silent:
         try:
-            is_silent = not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+            out = sys.stdout.fileno()
+            is_silent = os.isatty(out) or stat.S_ISFIFO(os.fstat(out).st_mode)
         except (AttributeError, OSError):  # it is closed
             is_silent = True
     # Without the redirect, which would send stdout to the terminal of stderr, and not to the user's file.

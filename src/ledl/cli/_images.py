@@ -340,7 +340,7 @@ def fit(
             for style, head, text in lines:
                 say(people, f"{head + ':':12s}{visible(text)}", style=style)
         words = [word for name in labels or ["folder"] for word in ("--labels", name)]
-        rest = [as_argument(folder), *words] if per_class else ["NEW_IMAGES", "--page", "results.html"]
+        rest = [as_argument(folder), *words] if trained.n_left else ["NEW_IMAGES", "--page", "results.html"]
         say(people, f"{'Next:':12s}{shlex.join(['ledl', 'predict', as_argument(out), *rest])}", style="dim")
 
 
@@ -402,7 +402,7 @@ def predict(
         typer.Option(
             metavar="FOLDER",
             help="Put the images into FOLDER, into one folder for each class. Nothing is overwritten, and the "
-            "same command again changes nothing.",
+            "same command again changes nothing: what you moved there by hand stays.",
         ),
     ] = None,
     sort_by: Annotated[
@@ -447,7 +447,8 @@ def predict(
             rejecter_for(found, reject)
         classes = [str(label) for label in found.parts.classifier.classes_]
         top = min(top, len(classes))
-        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy)
+        sorter = None if sort_into is None else Sorter(sort_into, classes, sort_by or SortBy.copy, paths)
+        homes = [sort_into] if sort_by is SortBy.move else []  # of the paths that are printed
         files, truths = _work.images_of(console, paths, labels, found, sorter)
         widths = max(len(str(file)) for file in files), max(len(visible(name)) for name in [*classes, REJECTED])
         shows = page is not None
@@ -473,7 +474,7 @@ def predict(
                     has_probability=has_probabilities(found),
                     has_p_value=reject is not None,
                     mistakes=mistakes,
-                    mark=mark_for([*map(str, files), *classes, *(truth or "" for truth in truths)]),
+                    mark=mark_for([*map(str, [*files, *homes]), *classes, *(truth or "" for truth in truths)]),
                 )
             except BrokenPipeError:  # the reader of the output is gone
                 if sorter is None and page is None and confusion is None:

@@ -138,7 +138,8 @@ def images_of(
     if not files and there and sorter is not None:
         raise ValueError(
             f"All {len(there)} images are in folders of {shown(sorter.folder)} already. To sort them again, "
-            "give another folder with --sort-into."
+            "give another folder with --sort-into. To sort a folder there that is none of a class, give it as "
+            "a path itself."
         )
     if not files and moved and sorter is not None:
         raise ValueError(

@@ -90,6 +90,7 @@ def fit_folder(
         )
         kept = [i for i, file in enumerate(files) if file not in doubles]
         files, target = [files[i] for i in kept], target[kept]
+    n_left = 0
     if per_class is not None:
         counts = np.bincount(target)
         if counts.min() < per_class:
@@ -98,7 +99,14 @@ def fit_folder(
                 f"{counts.min()} images. Use a smaller number, or remove the class."
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
-        files, target = [files[i] for i in drawn], target[drawn]
+        all_files, files, target = files, [files[i] for i in drawn], target[drawn]
+        left, whole = without_copies(all_files, files)[0], os.path.abspath(folder)
+        n_left = sum(Path(os.path.abspath(file)).is_relative_to(whole) for file in left)
+        if listing.added:
+            n_added = len({*files} & {*listing.added})
+            report(
+                f"--per-class {per_class} drew {n_added} of the {len(listing.added)} images that were added."
+            )
     others, same = without_copies(listing.unlabelled, files)
     if write_labels and not listing.unlabelled:
         raise ValueError(
@@ -130,7 +138,7 @@ def fit_folder(
     labels_of = dict(zip(files, names[target].tolist(), strict=True))
     copies = copies_with_labels(same, labels_of, contents, names.tolist(), skipped)
     trained = fit_features(extractor, X, everything, names[target], method, select, seed, skipped)
-    trained = trained._replace(n_added=listing.n_added, copies=copies)
+    trained = trained._replace(n_added=len({*usable} & {*listing.added}), n_left=n_left, copies=copies)
     return complete(trained, folder, contents, per_class=per_class)
 
 

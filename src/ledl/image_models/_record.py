@@ -153,6 +153,7 @@ class ImageModel(NamedTuple):
     answers: tuple[Prediction, ...] = ()  # only after training
     copies: tuple[Prediction, ...] = ()  # unlabelled images that are labelled ones, or equal to them, likewise
     n_added: int = 0  # training images that tables have added to those of class folders, only after training
+    n_left: int = 0  # labelled images of the folder that were not drawn, without copies of others, likewise
 
     @property
     def extractor(self) -> Any:  # an ImageTransformer

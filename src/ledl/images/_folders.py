@@ -90,7 +90,7 @@ def load_image_folder(
         `decode`; ``unlabelled``, a list of paths: all images below `unlabelled`, and those that a table names
         without a label; ``skipped``, a list of (number, name, reason); ``unused``, a list of (path, reason) of
         everything else that was found; ``notes``, a list of remarks for a person;
-        ``n_added``, the number of images that tables add to those of class folders.
+        ``added``, a list of paths: the images among ``filenames`` that tables add to those of class folders.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def load_image_folder(
         free.pop(os.path.realpath(image), None)
     unused = [(file, reason) for file, reason in dict(unused).items() if os.path.realpath(file) not in free]
     files = sorted((file for file in by_file if by_file[file]), key=lambda file: (by_file[file], str(file)))
-    n_added = len({*files} - in_folders) if in_folders else 0
+    added = [str(file) for file in files if in_folders and file not in in_folders]
     unique, target = np.unique([by_file[file] for file in files], return_inverse=True)
     names = unique.tolist()
     skipped = Skipped()
@@ -149,7 +149,7 @@ def load_image_folder(
             skipped=skipped,
             unused=unused,
             notes=notes,
-            n_added=n_added,
+            added=added,
         )
     read: dict[int, Array] = {}
     for number, file in enumerate(files):
@@ -180,7 +180,7 @@ def load_image_folder(
         skipped=skipped,
         unused=unused,
         notes=notes,
-        n_added=n_added,
+        added=added,
     )
 
 

@@ -15,8 +15,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from ledl.files import place_for, remove_abandoned, unfinished
-from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, is_hidden
-from ledl.images._reading import content_key, shown
+from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, image_files, is_hidden, simplified
+from ledl.images._reading import ImageError, content_key, shown
 from ledl.text import is_printable
 
 # Names that Windows keeps for devices, with any ending.
@@ -37,8 +37,11 @@ class Sorter:
     """Put images into the folders of their classes below `folder`, which is made when it is needed.
 
     `how` is "copy", "link" (a symbolic link) or "move". Raise an error now, before anything is written, if a
-    class cannot be the name of a folder, or if nothing can be written there. `former` has names that classes
-    had before: images in such folders are named by `summary`.
+    class cannot be the name of a folder, or if nothing can be written there.
+
+    What lies in a folder below `folder` stays there, whatever name the folder has: a person may have put it
+    there. But a folder among the `given` paths, or around a file among them, is there to be sorted, unless it
+    is that of a class.
     """
 
     def __init__(
@@ -46,13 +49,13 @@ class Sorter:
         folder: str | os.PathLike[str],
         classes: Sequence[str],
         how: str = "copy",
-        former: Sequence[str] = (),
+        given: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         self.folder, self.how = Path(folder), how
         self.names = [*classes, UNSURE, REJECTED]
         self.counts: Counter[str] = Counter()  # images by name
         self.n_there = 0  # images that were there already
-        self.astray: list[Path] = []  # copies of images in the folders of other classes, from an earlier time
+        self.left: list[Path] = []  # what was there already, but in another folder
         for name in classes:
             reason = why_no_folder(name)
             if reason:
@@ -67,13 +70,23 @@ class Sorter:
                 raise NotADirectoryError(f"{shown(place)} is a file, not a folder. Choose another folder.")
             if place.exists():
                 place_for(place / "image")  # raises if nothing can be written there
-        # What is sorted already, by the names that it may have had, and its size.
-        self._before: defaultdict[tuple[str, int], Alike] = defaultdict(Alike)
-        for home in (self.folder / name for name in dict.fromkeys([*self.names, *former])):
-            remove_abandoned(home)
-            for path in sorted(home.iterdir()) if home.is_dir() else ():
-                for name in {path.name, NUMBERED.sub("", path.stem) + path.suffix} if path.is_file() else ():
-                    self._before[name, path.stat().st_size].new.append(path)
+        self._top = Path(os.path.realpath(self.folder))
+        self._homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
+        around = (Path(os.path.realpath(path if os.path.isdir(path) else Path(path).parent)) for path in given)
+        self._given = {path for path in around if self._top in path.parents}
+        for name in self.names:
+            remove_abandoned(self.folder / name)
+        files = image_files([self.folder])[0] if self.folder.is_dir() else []
+        there = self._sorted_among({file.parent for file in files})
+        # What is sorted already, by its size; and, once an image has that size, by content and folder.
+        self._unread: defaultdict[int, list[Path]] = defaultdict(list)
+        self._read: dict[int, dict[str, dict[str, Path]]] = {}
+        self._names_before: set[str] = set()  # also those that the images may have had
+        for file in files:
+            if file.parent in there:
+                with suppress(OSError):  # it is gone, or a link to nothing
+                    self._unread[file.stat().st_size].append(file)
+                    self._names_before |= {file.name, NUMBERED.sub("", file.stem) + file.suffix}
         # Images of one name get numbers: how many are taken in a folder, and the files there by their size.
         self._n_taken: Counter[tuple[Path, str]] = Counter()
         self._taken: defaultdict[tuple[Path, str, int], Alike] = defaultdict(Alike)
@@ -82,15 +95,14 @@ class Sorter:
     def leave_out(self, files: Sequence[Path]) -> tuple[list[bool], Unused]:
         """Return for each image if it is not to be sorted, and these as what is not used, with the reason.
 
-        An image may be in the folder of a class already. One that is to be moved can be moved only once,
+        An image may be in a folder there already. One that is to be moved can be moved only once,
         however often it is given, also by links. Raise PermissionError if images cannot be moved.
         """
-        homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
-        parents = {file.parent: Path(os.path.realpath(file.parent)) for file in files}
-        inside = {parent for parent, real in parents.items() if homes & {real, *real.parents}}
-        reasons = [f"sorted into {shown(self.folder)} already" * (file.parent in inside) for file in files]
+        parents = {file.parent for file in files}
+        inside = self._sorted_among(parents)
+        reasons = [f"in a folder of {shown(self.folder)} already" * (file.parent in inside) for file in files]
         if self.how == "move":
-            for parent in parents.keys() - inside:
+            for parent in parents - inside:
                 if not os.access(parent, os.W_OK | os.X_OK):
                     raise PermissionError(
                         f"Images cannot be taken away from {shown(parent)}: nothing can be changed in this "
@@ -105,22 +117,17 @@ class Sorter:
 
     def moved_before(self) -> set[str]:
         """Return the names of images that an earlier run may have moved: none, if this one does not move."""
-        return {name for name, _ in self._before} if self.how == "move" else set()
+        return self._names_before if self.how == "move" else set()
 
     def put(self, image: str | os.PathLike[str], name: str) -> Path:
         """Put an image into the folder of a class, `UNSURE` or `REJECTED`, under a name that is free.
 
-        Return where the image is now: there if it was moved, else where it was.
+        One whose content was in a folder there before is left out. Return where the image is now: there if it
+        was moved, else where it was.
         """
         source, home = Path(image), self.folder / name
         try:
             size = source.stat().st_size
-            self.astray += [
-                path
-                for path in self._like(source, self._before.get((source.name, size), Alike()))
-                if path.parent != home and path.is_file() and filecmp.cmp(source, path, shallow=False)
-            ]
-            home.mkdir(parents=True, exist_ok=True)
             for target in self._targets(source, home, size):
                 if self.how != "link" and _is_link_to(source, target):
                     target.unlink()  # the image comes in place of a link from an earlier time
@@ -130,6 +137,13 @@ class Sorter:
                     else:
                         self.n_there += 1
                     break
+                elif there := self._there(source, size):
+                    if simplified(name) not in there:
+                        self.left.append(next(iter(there.values())))
+                        return source
+                    self.n_there += 1
+                    break
+                home.mkdir(parents=True, exist_ok=True)
                 try:
                     self._place(source, target)
                     break
@@ -151,13 +165,33 @@ class Sorter:
         there = f" {self.n_there} of them were there already{stay}." if self.n_there else ""
         done = {"copy": "Copied", "link": "Linked", "move": "Moved"}[self.how]
         text = f"{done} into folders in {shown(self.folder)}: {counts or 'no images'}.{there}"
-        if self.astray:
-            first = ", ".join(map(shown, self.astray[:3])) + ", ..." * (len(self.astray) > 3)
+        if self.left:
+            names = [*dict.fromkeys(map(shown, self.left))]
+            first = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
             text += (
-                f" {len(self.astray)} of them also lie in the folder of another class, where they were sorted "
-                f"before: {first}. Delete them there, or sort into an empty folder."
+                f" {len(self.left)} images lie in another folder there, perhaps moved by hand. They stay there "
+                f"and were not {done.lower()} again: {first}. If you want the new answers, move them by hand, "
+                "or sort into an empty folder."
             )
         return text
+
+    def _sorted_among(self, folders: set[Path]) -> set[Path]:
+        """Return the folders whose images are sorted already."""
+        found = set()
+        for folder in folders:
+            around = {real := Path(os.path.realpath(folder)), *real.parents}
+            if self._homes & around or (self._top in real.parents and not self._given & around):
+                found.add(folder)
+        return found
+
+    def _there(self, source: Path, size: int) -> dict[str, Path]:
+        """Return files with the content of an image that were there before, one for each folder."""
+        for path in self._unread.pop(size, ()):
+            contents, folder = self._read.setdefault(size, {}), path.relative_to(self.folder).parts[0]
+            with suppress(OSError, ImageError):  # it is gone, or nobody may read it
+                contents.setdefault(self._key(path), {}).setdefault(simplified(folder), path)
+        found = self._read[size].get(self._key(source), {}) if size in self._read else {}
+        return {folder: path for folder, path in found.items() if path.is_file()}
 
     def _targets(self, source: Path, home: Path, size: int) -> Iterator[Path]:
         """Yield the names that an image may get: of files that may be the same, and then free ones."""

@@ -205,8 +205,7 @@ def sort_images(session: Session, folder: Path, how: str, unsure: float, say: Ca
     Suggestions below the probability `unsure`, and images that nobody can tell, go into the folder "unsure".
     """
     rows = said(session)
-    former = [name for name, _ in session.store.names() if not why_no_folder(name)]
-    sorter = Sorter(folder, sorted({row.label for row in rows if row.label}), how, former)
+    sorter = Sorter(folder, sorted({row.label for row in rows if row.label}), how, [session.folder])
     files = [session.folder / session.images[row.i].path for row in rows]
     is_left_out, unused = sorter.leave_out(files)
     for row, file, is_left in zip(rows, files, is_left_out, strict=True):
