@@ -107,8 +107,8 @@ def test_p_values_are_ranks_among_the_training_samples(known):
 
 
 def test_training_samples_that_are_all_alike_give_p_values():
-    """Two samples of each class, the same: all have the same evidence, and no spread to measure others by."""
-    X = np.repeat(np.eye(6)[:3], 2, axis=0)
+    """Two samples of each class, of one direction: evidence is all the same, with no spread to compare by."""
+    X = np.repeat(np.eye(6)[:3], 2, axis=0) * np.tile([[1], [2]], (3, 1))
     fitted = RejectingClassifier(CRCClassifier(), cv=2).fit(X, np.repeat([0, 1, 2], 2))
     assert not np.ptp(fitted.evidence_, axis=0).any()
     with np.errstate(all="raise"):
@@ -260,6 +260,14 @@ def test_copies_are_judged_once_by_models_without_them(known):
     X, y = np.vstack([np.repeat(X, 2, axis=0), X[:2]]), np.append(np.repeat(y, 2), [4, 4])
     judged = RejectingClassifier(CRCClassifier()).fit(X, y, sample_weight=weights).judged_
     assert judged.tolist() == [1, 3, *range(4, 120, 2), 120, 121]
+
+
+def test_copies_alone_cannot_be_judged(known):
+    """Judged by models that knew a copy, they made every new sample unlike all classes."""
+    _, first = np.unique(known[1], return_index=True)
+    X, y = np.repeat(known[0][first], 3, axis=0), np.repeat(known[1][first], 3)
+    with pytest.raises(ValueError, match="Every class has one sample only, apart from exact copies"):
+        RejectingClassifier(SRCClassifier(), reject=0.1).fit(X, y)
 
 
 def test_copies_are_found_in_lists_and_tables_too(known):

@@ -51,8 +51,8 @@ from ledl.samples import check_rows, map_rows
 from ledl.semi_supervised import SemiSupervisedClassifier, distinct_rows, evidence_of_atoms
 
 TOO_FEW = (
-    "Every class has one sample only. Each sample is judged by a model that has not seen it, so some class "
-    "needs two. Add a sample."
+    "Every class has one sample only, apart from exact copies. Each sample is judged by a model that has not "
+    "seen it, so some class needs two. Add a sample."
 )
 NONE_HIDDEN = (
     "SemiSupervisedClassifier could hide no label, so no sample can be judged. It needs samples without a "
@@ -105,8 +105,8 @@ class RejectingClassifier(  # type: ignore[call-arg]
 
     Each is standardised by its mean and its standard deviation over the training samples. The novelty is the
     second minus the first. The training samples are judged in cross-validation, each by a model that was fitted
-    without it and its exact copies, which are judged once. (A class with one sample is always learnt from, and
-    its sample is not judged. A search such as
+    without it and its exact copies, which are judged once. (A class with one sample, or with copies of one, is
+    always learnt from, and not judged; `fit` raises an error if all classes are such. A search such as
     `LEDLClassifierCV` runs once; the models of the folds have the settings that it chose.)
 
     A `SemiSupervisedClassifier` has two more measures, the reach of the labels and the isolation of a sample.
@@ -258,6 +258,8 @@ class RejectingClassifier(  # type: ignore[call-arg]
             # Groups are for a search, which has chosen.
             arrays = {name: value for name, value in given.items() if name.split("__")[-1] != "groups"}
             folds = judging_folds(self.cv, X, y, weights_among(arrays))
+            if not folds:
+                raise ValueError(TOO_FEW)
             for train, test in folds:
                 own = _check_method_params(X, arrays, indices=train)
                 X_train, y_train = _safe_split(self.estimator, X, y, train)
@@ -614,7 +616,8 @@ def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> 
     """Return folds of the training samples: stratified, and fewer than `cv` if a class has fewer samples.
 
     With a number of folds, a class with one sample is never left out, and of exact copies with the same label
-    one is tested, by a model that knows none of them. Samples of weight zero count for nothing.
+    one is tested, by a model that knows none of them. Samples of weight zero count for nothing. There are no
+    folds if no class has two samples.
     """
     classes, numbers = np.unique(y, return_inverse=True)
     if isinstance(cv, Integral):
@@ -628,15 +631,11 @@ def judging_folds(cv: Any, X: Array, y: Array, weights: Array | None = None) -> 
                     rows = rows if ((rows == given) | np.isnan(rows)).all() else given
                 if rows.dtype.kind in "biuf":
                     copy_of = distinct_rows(rows)[1] * len(classes) + numbers
-        distinct = used[np.sort(np.unique(copy_of[used], return_index=True)[1])]
-        if len(distinct) > len(np.unique(numbers[distinct])):
-            used = distinct
-        else:  # tests of copies are better than no test
-            copy_of = np.arange(len(y))
+        used = used[np.sort(np.unique(copy_of[used], return_index=True)[1])]
         counts = np.bincount(numbers[used])
         several = used[counts[numbers[used]] > 1]
         if not several.size:
-            raise ValueError(TOO_FEW)
+            return []
         splitter = StratifiedKFold(int(min(int(cv), counts[counts > 1].min())))
         tests = [several[test] for _, test in splitter.split(several, numbers[several])]
         return [(np.flatnonzero(~np.isin(copy_of, copy_of[test])), test) for test in tests]

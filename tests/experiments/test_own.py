@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,7 @@ from typer.testing import CliRunner
 from ledl import CRCClassifier, LEDLClassifierCV
 from ledl.cli import app
 from ledl.datasets import few_shot_splits
-from ledl.experiments import METHODS, SUPERVISED, Plan, _report, _reproduce, reproduce
+from ledl.experiments import METHODS, SUPERVISED, Plan, _cells, _report, _reproduce, reproduce
 from ledl.experiments._cells import as_json
 from ledl.experiments._cluster import find_trouble
 from ledl.methods import own_method
@@ -252,6 +253,31 @@ def test_parts_of_a_file_that_are_no_arrays_do_not_count(tmp_path):
         file.writestr("X.npy", b"hello")
     with pytest.raises(ValueError, match=r"bad.npz has the arrays none, but samples X"):
         reproduce(Plan(tmp_path / "bad.npz", ["crc"], **QUICK), tmp_path / "out")
+
+
+def test_only_samples_and_labels_are_unpacked(tmp_path, monkeypatch):
+    """Other arrays may unpack to far more than the file, in each process."""
+    path, X, y = tmp_path / "my.npz", np.random.default_rng(0).random((20, 3)), np.arange(20) % 2
+    np.savez_compressed(path, other=np.zeros(2**23), X=X, y=y, **{f"a{i}": 0 for i in range(30)})
+    tracemalloc.start()
+    np.testing.assert_array_equal(_cells.read_samples(path).data, X)
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+    with monkeypatch.context() as changed:
+        changed.setattr(_cells, "LARGEST_ARRAY", 500)
+        with pytest.raises(MemoryError, match=r"memory: X unpacks to 608 bytes, more than 500\. Give fewer"):
+            _cells.read_samples(path)
+    np.savez_compressed(path, **{f"a{i}": 0 for i in range(30)})
+    with pytest.raises(ValueError, match=r"has the arrays a0, .*, a19, but samples X and labels y are needed"):
+        _cells.read_samples(path)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("X.npy", b"hello")
+        file.writestr("y.npy", b"hello")
+    np.savez(tmp_path / "new.npz", data=X, target=y)
+    with zipfile.ZipFile(tmp_path / "new.npz") as new, zipfile.ZipFile(path, "a") as file:
+        for name in new.namelist():
+            file.writestr(name, new.read(name))
+    np.testing.assert_array_equal(_cells.read_samples(path).data, X)
 
 
 def test_two_files_of_one_name_would_be_one_column(samples, tmp_path):

@@ -21,10 +21,11 @@ from ledl.image_models import (
     predict_files,
     thumbnail,
 )
-from ledl.image_models._features import checked_thumbnail
+from ledl.image_models._features import CheckedThumbnails
 from ledl.images import efficientnet_is_installed
 
 Image = pytest.importorskip("PIL.Image")
+PngInfo = pytest.importorskip("PIL.PngImagePlugin").PngInfo
 
 
 def test_thumbnails_are_large_enough_to_see_what_is_on_them(tmp_path):
@@ -127,8 +128,29 @@ def test_the_preprocessing_of_hugging_face_is_read(photos, tmp_path):
 
 def test_pictures_of_model_files_are_as_small_as_ours(tmp_path):
     """Pages would decode large ones many times."""
+    rng = np.random.default_rng(0)
+    Image.fromarray(255 * rng.integers(0, 2, (192, 192, 3), np.uint8)).save(tmp_path / "noise.png")
     Image.new("RGB", (500, 100), "red").save(tmp_path / "large.jpg")
-    large, content = tmp_path.joinpath("large.jpg").read_bytes(), thumbnail(tmp_path / "large.jpg")
-    assert checked_thumbnail(content) == content.tobytes()
-    for other in (large, b"no picture", b""):
-        assert checked_thumbnail(np.frombuffer(other, np.uint8)) is None
+    large, ours = tmp_path.joinpath("large.jpg").read_bytes(), thumbnail(tmp_path / "noise.png").tobytes()
+    end = ours.index(b"\xff\xda")
+    others = {
+        "too many pixels": large,
+        "no picture": b"no picture",
+        "nothing": b"",
+        "too many bytes": ours + bytes(2**16),
+        "too many markers": ours[:2] + b"\xff\xfe\0\2" * 1000 + ours[2:],
+        "too many scans": ours[:-2] + ours[end:],
+    }
+    pictures = [np.frombuffer(content, np.uint8) for content in (ours, *others.values())]
+    found = CheckedThumbnails(pictures, 2)
+    assert [found[i] for i in range(len(found))] == [ours, *[None] * (len(others) + 2)]
+
+
+def test_thumbnails_have_no_comments_of_their_images(tmp_path):
+    """They may be private, and too long for a JPEG file."""
+    text = PngInfo()
+    text.add_text("comment", "private" * 20_000)
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.png", pnginfo=text)
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg", comment="private" * 5000)
+    for name in ("a.png", "a.jpg"):
+        assert b"private" not in thumbnail(tmp_path / name).tobytes()

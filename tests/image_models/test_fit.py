@@ -33,6 +33,18 @@ def test_the_accuracy_of_chosen_settings_allows_for_the_choice(folder):
     assert "a little too high" not in said
 
 
+@pytest.mark.parametrize("method", ["ledl-cv", "crc", "lda"])
+def test_images_of_the_same_pixels_are_no_test(method, folder, tmp_path):
+    for file in sorted((folder / "known").rglob("00.png")):
+        (tmp_path / file.parent.name).mkdir()
+        for name in ("a.png", "b.bmp"):
+            Image.open(file).save(tmp_path / file.parent.name / name)
+    trained = fit_folder(tmp_path, features="pixels", size=8, method=method)
+    assert trained.record.cv_accuracy is None
+    assert trained.parts.rejecter is None
+    assert facts(trained)["accuracy"] == "not known"
+
+
 def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):
     for name, picture in zip(trained.record.files, trained.record.thumbnails, strict=True):
         small = np.asarray(Image.open(io.BytesIO(picture.tobytes())).convert("L"), dtype=float)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import shutil
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -81,3 +82,17 @@ def test_explanations_leave_large_pictures_of_model_files_out(folder, trained, t
         explain_image(image_model(trained.model, record), image, page)
         n_pictures.append(page.read_text("utf-8").count("data:image/jpeg"))
     assert n_pictures[0] > n_pictures[1] == 0
+
+
+def test_explanations_do_not_copy_large_pictures_of_model_files(folder, trained, tmp_path):
+    """A model file may have the same bytes as the picture of each image."""
+    image = next((folder / "known").rglob("*.png"))
+    first = trained.record.thumbnails[0]
+    large = [np.concatenate([first, np.zeros(2**22, np.uint8)])] * len(trained.record.files)
+    tracemalloc.start()
+    explain_image(
+        image_model(trained.model, replace(trained.record, thumbnails=large)), image, tmp_path / "why.html"
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24

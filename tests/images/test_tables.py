@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 from ledl.csv_cells import to_cell
 from ledl.datasets import load_image_folder
 from ledl.features import ImageError
+from ledl.images import _tables, read_labels
 
 
 @pytest.fixture
@@ -209,6 +211,11 @@ def test_classes_that_would_be_formulas_are_read_back(photos):
         ),
         ('a.png,cat\r"b.png,dog\rsub/c.png",dog\r', r"line 2: there is no image 'b.png,dog\\rsub/c.png'"),
         ('a.png,cat\nb.png,"' + "x,y\n" * 50_000, "line 2 has no end .*Close its quotation mark"),
+        ("aa," * 400_000, r"line 1 has no end \(1,048,576 characters or more\). Close its quotation mark"),
+        ("a.png,cat\n" + '"\n",' * 300_000, r"line 2 has no end \(1,048,576 characters or more\)"),
+        ("\n" * 999_999 + "gone.png,cat", "line 1000000: there is no image"),
+        ("a,b\n" * 1_000_001, "has more than 1,000,000 lines. Leave out those that you do not need"),
+        ("path,label\n", "must have a path and a label"),
         ("PK\x03\x04\0\0", "cannot be read: it is not text. In a spreadsheet, save the table as CSV"),
     ],
 )
@@ -235,6 +242,23 @@ def test_quotation_marks_that_are_closed_are_understood(photos):
         f'path,label\na.png,"{to_cell("a" + chr(10) + "b").replace(chr(34), chr(34) * 2)}"\n'
     )
     assert labels_of(photos, "t.csv") == {"a.png": "a\nb"}  # as ledl predict writes it
+
+
+def test_paths_that_no_system_allows_are_not_looked_for(photos, monkeypatch):
+    """Of each of their parts the system would be asked."""
+    (photos / "t.csv").write_text(f"{'/a' * 3000},cat\n")
+    monkeypatch.setattr(os.path, "realpath", lambda path, **options: pytest.fail(path))
+    with pytest.raises(ImageError, match="line 1: there is no image"):
+        read_labels(photos, photos / "t.csv")
+
+
+def test_only_one_line_of_a_table_is_in_memory(photos, monkeypatch):
+    monkeypatch.setattr(_tables, "LARGEST_TABLE", 2**20)
+    (photos / "t.csv").write_text("path,label\na.png,cat\n" + ",,x\n" * 100_000)
+    tracemalloc.start()
+    assert read_labels(photos, photos / "t.csv") == {photos / "a.png": "cat"}
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
 
 
 def test_a_missing_table_is_reported(photos):

@@ -40,6 +40,9 @@ CHUNK, MAX_NUMBERS = 64, 2**25
 SMALL_SIDE = 64  # pixels; larger images are photos
 LARGEST_JSON = 2**20  # bytes of a preprocessing
 THUMBNAIL = 192  # pixels: the largest width and height
+# Bytes of a thumbnail, of which noise needs 38,000, and of what comes before its pixels, which needs 609.
+LARGEST_THUMBNAIL, LARGEST_HEAD = 2**16, 2**11
+START_OF_SCAN = b"\xff\xda"  # in a JPEG file; a thumbnail is painted once
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
 
@@ -166,13 +169,29 @@ def thumbnail(path: str, max_pixels: int = MAX_PIXELS) -> Array:
     image = read_image(path, "RGB", max_pixels=max_pixels, shrink_to=THUMBNAIL)
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     out = io.BytesIO()
-    image.save(out, "JPEG", quality=85)
+    image.save(out, "JPEG", quality=85, comment=b"")  # not that of the image, which may be long
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
 
 
-def checked_thumbnail(content: Array) -> bytes | None:
-    """Return the bytes of a thumbnail from a model file, or None if it is damaged or larger than ours."""
-    with suppress(Exception), pillow().Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-        if max(image.size) <= THUMBNAIL:
-            return bytes(content)
-    return None
+class CheckedThumbnails(Sequence[Any]):
+    """Give the thumbnails of a model file as bytes, and None for others, and for those that are not like ours.
+
+    Each is checked and copied when it is asked for: a file may hold gigabytes of them, or hours of decoding.
+    """
+
+    def __init__(self, pictures: Sequence[Array], n_others: int = 0) -> None:
+        self.pictures, self.n_others = pictures, n_others
+
+    def __len__(self) -> int:
+        return len(self.pictures) + self.n_others
+
+    def __getitem__(self, i: Any) -> Any:
+        if i >= len(self.pictures) or len(self.pictures[i]) > LARGEST_THUMBNAIL:
+            return None
+        content = self.pictures[i].tobytes()
+        head, *scans = content.split(START_OF_SCAN)
+        if len(head) <= LARGEST_HEAD and len(scans) == 1:
+            with suppress(Exception), pillow().Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+                if max(image.size) <= THUMBNAIL:
+                    return content
+        return None

@@ -269,8 +269,8 @@ def fit_features(
         raise only_one_class(y[0])
     if has_others and not others:
         raise ImageError(f"No unlabelled image can be used. {next(iter(skipped.values()))}")
-    is_hidden = bool(others) or counts.max() == 1  # labels, and not images, as a test; or there is none
-    check_enough(method, y, default_folds(y, seed) if is_hidden else judging_folds(5, X, y))
+    # With others, labels are hidden as a test, and not images.
+    check_enough(method, y, default_folds(y, seed) if others else judging_folds(5, X, y))
     settings: dict[str, Any] = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # few images per class are usual here
@@ -347,11 +347,11 @@ class Tested(NamedTuple):
 
 
 def fit_all(model: Any, X: Array, y: Array) -> Tested:
-    """Fit a model on labelled images, and test it in cross-validation if a class has several."""
+    """Fit a model on labelled images, and test it in cross-validation if a class has several that differ."""
     answers, is_search = np.full(len(y), "", dtype=object), isinstance(model, LEDLClassifierCV)
-    if len(np.unique(y)) == len(y):
-        return Tested(model.fit(X, y), answers)
     sure, folds = None, judging_folds(5, X, y)
+    if not folds:
+        return Tested(model.fit(X, y), answers)
     if isinstance(model, DictionaryClassifier):
         model = RejectingClassifier(model, reject=0.0).fit(X, y)
         answers[model.judged_] = model.cv_predictions_

@@ -11,7 +11,7 @@ import numpy as np
 from ledl.estimators import DictionaryClassifier
 from ledl.explanations import Explanation, explain
 from ledl.image_models._facts import facts
-from ledl.image_models._features import Watch, checked_thumbnail, extract
+from ledl.image_models._features import CheckedThumbnails, Watch, extract
 from ledl.image_models._record import ImageModel, Prediction, best_first, has_probabilities
 from ledl.images import (
     MAX_PIXELS,
@@ -121,7 +121,7 @@ def explain_image(
         sample=read_image(image, "RGB", max_pixels=extractor.max_pixels, shrink_to=512) if large else image,
         title=Path(shown(image)).name if large else None,
         shape=shape,
-        training=None if pictures is None else [*map(checked_thumbnail, pictures), *[None] * n_unlabelled],
+        training=None if pictures is None else CheckedThumbnails(pictures, n_unlabelled),
         names=record.names or None,
         model_note=list(facts(found).items()),
     )

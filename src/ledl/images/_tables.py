@@ -7,6 +7,8 @@ import csv
 import io
 import os
 import re
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
@@ -19,7 +21,9 @@ PATHS, LABELS = ("path", "filename"), ("label",)
 # The first line of some tables of Excel, whatever ends it.
 SEPARATOR = re.compile(r'"?sep=([,;\t|])"?[^\S\r\n]*(?![^\r\n])', re.IGNORECASE)
 LONGEST_LABEL = 255  # characters, as for names of folders
-LARGEST_TABLE = 2**26  # bytes: about a million lines
+# Bytes of a table, its lines, and characters of a line with the cells that go on in those below.
+LARGEST_TABLE, MOST_LINES, LONGEST_LINE = 2**26, 1_000_000, 2**20
+LONGEST_PATH = 4096  # characters, more than any system allows
 SOME_ROWS = 20  # whose paths tell which character separates
 END = "\0"  # follows the text of a table, which has none. It is in a cell only if that does not end before.
 
@@ -40,22 +44,15 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
 
     Raise ImageError with the number of the line that cannot be understood.
     """
-    rows = _rows(root, table)
-    if rows and rows[-1][1][-1].endswith(END):
-        raise ImageError(
-            f"{shown(table)}, line {rows[-1][0]}: a quotation mark is not closed, so that all lines after it "
-            "belong to one cell. Remove it, or close it."
-        )
-    columns = _columns(rows[0][1]) if rows else None
-    rows = rows[columns is not None :]
-    in_path, in_label = columns or (0, 1)
-    if not rows or (columns is None and max(len(row) for _, row in rows) < 2):
-        raise ImageError(
-            f"{shown(table)} must have a path and a label in every line, with a comma between them, or a first "
-            "line with the names of columns: path, label."
-        )
+    (in_path, in_label), rows = _rows(root, table)
     by_file: dict[Path, str] = {}
+    line = 0
     for line, row in rows:
+        if row[-1].endswith(END):
+            raise ImageError(
+                f"{shown(table)}, line {line}: a quotation mark is not closed, so that all lines after it "
+                "belong to one cell. Remove it, or close it."
+            )
         name, label = (from_cell(row[i]) if i < len(row) else "" for i in (in_path, in_label))
         where = f"{shown(table)}, line {line}"
         if not name and not label:
@@ -90,6 +87,11 @@ def read_labels(root: Path, table: Path, *, anywhere: bool = False) -> dict[Path
         if label and by_file.get(images[0], "") not in ("", label):
             raise ImageError(f"{where}: {name!r} has two labels, {by_file[images[0]]!r} and {label!r}.")
         by_file[images[0]] = label or by_file.get(images[0], "")
+    if not line:
+        raise ImageError(
+            f"{shown(table)} must have a path and a label in every line, with a comma between them, or a first "
+            "line with the names of columns: path, label."
+        )
     return by_file
 
 
@@ -100,53 +102,78 @@ def _columns(head: list[str]) -> tuple[int, int] | None:
     return None if found[0] is None or found[1] is None else (found[0], found[1])
 
 
-def _rows(root: Path, table: Path) -> list[tuple[int, list[str]]]:
-    """Return the lines of a table that are not blank: number and cells. Commas, semicolons or tabs separate.
+def _rows(root: Path, table: Path) -> tuple[tuple[int, int], Iterator[tuple[int, list[str]]]]:
+    """Return the numbers of the columns of paths and of labels, and the lines of a table below a header.
 
-    They do in a header, or else in most lines. If several do, the first paths tell: cells may have commas, too.
+    Commas, semicolons or tabs separate. They do in a header, or else in most lines. If several do, the first
+    paths tell: cells may have commas, too. There are no lines if none has two cells.
     """
     try:
         content = read_regular(table, LARGEST_TABLE)
-        text = content.decode(_encoding(content))
+        encoding = _encoding(content)
+        text = content.decode(encoding)
         if "\0" in text:
             raise ValueError("it is not text")
-        best: list[tuple[int, list[str]]] = []
-        best_fit = (0, False)
-        hint = SEPARATOR.match(text)
-        text = text[hint.end() :] if hint else text
-        for separator in hint[1] if hint else ",;\t":
-            rows = _split(text, separator)
-            if rows and _columns(rows[0][1]):
-                return rows
-            names_image = any(
-                _images_named(root, table, from_cell(row[0]), True) for _, row in rows[:SOME_ROWS]
-            )
-            fit = (sum(len(row) > 1 for _, row in rows), names_image)
-            if not best or fit > best_fit:
-                best, best_fit = rows, fit
     except (OSError, ValueError) as error:
         raise ImageError(
             f"The labels in {shown(table)} cannot be read: {str(error).rstrip('.')}. In a spreadsheet, save "
             "the table as CSV (UTF-8)."
         ) from error
-    return best
+    hint = SEPARATOR.match(text)
+    del text  # which may take four times as much memory as the table
+    split = partial(_split, table, content, encoding, hint.end() if hint else 0)
+    best: Iterator[tuple[int, list[str]]] = iter(())
+    best_fit = (0, False)
+    for separator in hint[1] if hint else ",;\t":
+        paths: list[str] = []
+        n_split, rows = 0, split(separator)
+        for _, row in rows:
+            if not paths and (columns := _columns(row)):
+                return columns, rows
+            n_split += len(row) > 1 or row[-1].endswith(END)
+            if len(paths) < SOME_ROWS:
+                paths.append(from_cell(row[0]))
+        fit = (n_split, any(_images_named(root, table, path, True) for path in paths))
+        if n_split and fit > best_fit:
+            best, best_fit = split(separator), fit
+    return (0, 1), best
 
 
-def _split(text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of a table that are not blank: number of their first line, and cells.
+def _split(
+    table: Path, content: bytes, encoding: str, begin: int, separator: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a table that are not blank, from a character on: number of the first line, and cells.
 
-    If the last cell does not end, it has `END` at its end.
+    If the last cell does not end, it has `END` at its end. Only one line is in memory at a time.
     """
-    reader = csv.reader(io.StringIO(f"{text}\n{END}", newline=""), delimiter=separator)
-    rows, line = [], 1
+    n_characters, first = 0, 1  # since the last row
+
+    def lines() -> Iterator[str]:
+        nonlocal n_characters
+        file = io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
+        file.read(begin)
+        for n, line in enumerate(iter(partial(file.readline, LONGEST_LINE), ""), 1):
+            n_characters += len(line)
+            if n > MOST_LINES:
+                raise ImageError(
+                    f"{shown(table)} has more than {MOST_LINES:,} lines. Leave out those that you do not need, "
+                    "or make several tables of it."
+                )
+            if n_characters >= LONGEST_LINE:
+                raise csv.Error(f"{LONGEST_LINE:,} characters or more")
+            yield line
+        yield END
+
+    reader = csv.reader(lines(), delimiter=separator)
     try:
         for row in reader:
-            if any(cell.strip() for cell in row) and row != [END]:
-                rows.append((line, row))
-            line = reader.line_num + 1
+            if "".join(row).strip() and row != [END]:
+                yield first, row
+            n_characters, first = 0, reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"line {line} has no end ({error}). Close its quotation mark, or remove it") from error
-    return rows
+        raise ImageError(
+            f"{shown(table)}, line {first} has no end ({error}). Close its quotation mark, or shorten the line."
+        ) from error
 
 
 def _encoding(content: bytes) -> str:
@@ -162,6 +189,8 @@ def _encoding(content: bytes) -> str:
 
 def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Path]:
     """Return the files in a folder, or `anywhere`, that a table may mean by a path: one, none or several."""
+    if len(name) > LONGEST_PATH:
+        return []
     top = os.path.abspath(root)
     found: dict[str, Path] = {}
     try:
@@ -171,8 +200,9 @@ def _images_named(root: Path, table: Path, name: str, anywhere: bool) -> list[Pa
         return []
     # In archives of some systems ü is two letters.
     for spelled in dict.fromkeys([name, normalize("NFC", name), normalize("NFD", name)]):
-        for base in (root, table.parent, Path()):
-            given = path = os.path.abspath(base / spelled)
+        bases = (root, table.parent, Path())
+        for given in dict.fromkeys(os.path.abspath(base / spelled) for base in bases):
+            path = given
             if not Path(path).is_relative_to(top):  # a link may lead to the folder
                 path = os.path.join(top, os.path.relpath(os.path.realpath(path), os.path.realpath(top)))
             image = root / os.path.relpath(path, top)
