@@ -134,7 +134,7 @@ def test_predict_writes_one_file_also_if_nobody_reads_its_lines(folder, model, t
 
 
 def test_what_was_done_is_said_also_if_the_page_cannot_be_written(folder, model, tmp_path, monkeypatch, capfd):
-    def fail(path, content):
+    def fail(path, content, **how):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr("ledl.cli._images.write_atomically", fail)
