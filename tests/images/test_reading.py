@@ -232,12 +232,12 @@ def test_what_a_part_of_a_jpeg_file_has_is_no_marker_with_what_comes_next(monkey
 
 @pytest.mark.parametrize(
     ("magic", "largest", "mode"),
-    [(b"P5", 100, "L"), (b"P5", 4095, "L"), (b"P6", 254, "RGB"), (b"P6", 300, "RGB")],
+    [(b"P5", 100, "L"), (b"P5", 4095, "L"), (b"P6", 254, "RGB"), (b"P6", 300, "RGB"), (b"PyCMYK", 100, "RGB")],
 )
 def test_pixels_of_an_unusual_depth_are_scaled_as_pillow_scales_them(tmp_path, magic, largest, mode):
     """Pillow does it pixel by pixel in Python: 12 million of a camera of 12 bits took 8 seconds."""
     rng = np.random.default_rng(0)
-    depth = 3 if magic == b"P6" else 1
+    depth = {b"P5": 1, b"P6": 3}.get(magic, 4)
     values = rng.integers(0, largest + 1, (13, 17, depth)).astype(">u2" if largest > 255 else "u1")
     path = tmp_path / "camera.pgm"
     path.write_bytes(b"%s # a camera\n17 13 %d\n" % (magic, largest) + values.tobytes() + b"more")
@@ -265,20 +265,6 @@ def test_files_whose_parts_share_their_bytes_are_refused(tmp_path, monkeypatch):
                 read_image(tmp_path / "a.tif", "L")
         else:
             assert read_image(tmp_path / "a.tif", "L").size == (512, 512)
-    # Tags of any kind, which some versions of Pillow read one by one.
-    entries = [struct.pack("<HHII", 60000 + i, 7, 4_000_000, 0) for i in range(60)]
-    many = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4_000_000)
-    (tmp_path / "tags.tif").write_bytes(many)
-    with pytest.raises(ImageError):
-        read_image(tmp_path / "tags.tif", "L")
-    with _reading._CountedFile(tmp_path / "tags.tif", 1000, "tags.tif") as file:
-        n_left = file.n_bytes_left // 4_000_000
-        for _ in range(n_left):
-            file.seek(0)
-            file.read(4_000_000)
-        file.seek(0)
-        with pytest.raises(ImageError, match=r"tags.tif has parts that share their bytes"):
-            file.read(4_000_000)
 
 
 def test_pixels_in_runs_are_limited(tmp_path, monkeypatch):
@@ -286,11 +272,12 @@ def test_pixels_in_runs_are_limited(tmp_path, monkeypatch):
     head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 0, 0, 1078, 40, 200, 100, 1, 8, 1, 0, 0, 0, 256, 0)
     (tmp_path / "runs.bmp").write_bytes(head + bytes(1024) + b"\xc8\0\0\0" * 100 + b"\0\1")
     assert read_image(tmp_path / "runs.bmp", "L").size == (200, 100)
-    for name, most in (("MOST_CODED_PIXELS", 19_999), ("WIDEST_CODED", 199)):
-        with monkeypatch.context() as patched:
-            patched.setattr(_reading, name, most)
-            with pytest.raises(ImageError, match=r"runs.bmp has 200 x 100 pixels in runs"):
-                read_image(tmp_path / "runs.bmp", "L")
+    with monkeypatch.context() as patched:
+        patched.setattr(_reading, "MOST_READS", 20)  # runs are read one by one, and limited in another way
+        assert read_image(tmp_path / "runs.bmp", "L").size == (200, 100)
+        patched.setattr(_reading, "MOST_CODED_PIXELS", 19_999)
+        with pytest.raises(ImageError, match=r"runs.bmp has 200 x 100 pixels in runs"):
+            read_image(tmp_path / "runs.bmp", "L")
     monkeypatch.setattr(_reading, "LARGEST_TEXT", 100)
     (tmp_path / "text.pgm").write_bytes(b"P2 10 10 255 " + b"7 " * 100)
     with pytest.raises(ImageError, match=r"text.pgm has more than 0 MB of pixels as text"):
@@ -298,17 +285,17 @@ def test_pixels_in_runs_are_limited(tmp_path, monkeypatch):
 
 
 def test_exif_data_far_beyond_their_limit_are_refused(tmp_path):
-    """Pillow joins their parts again and again, and reads tags that may share their bytes."""
+    """Pillow joins their parts again and again."""
     file = io.BytesIO()
     Image.new("RGB", (8, 8)).save(file, "JPEG")
     part = b"\xff\xe1\xff\xffExif\0\0" + bytes(65533 - 6)
-    (tmp_path / "a.jpg").write_bytes(b"\xff\xd8" + part * 17 + file.getvalue()[2:])
-    Image.new("RGB", (8, 8)).save(tmp_path / "b.png", exif=b"Exif\0\0" + bytes(2**20 + 8))
-    for name in ("a.jpg", "b.png"):
-        with pytest.raises(ImageError, match="has more than 1 MB of EXIF data"):
-            read_image(tmp_path / name, "RGB")
-    (tmp_path / "a.jpg").write_bytes(b"\xff\xd8" + part * 10 + file.getvalue()[2:])
-    assert read_image(tmp_path / "a.jpg", "RGB").size == (8, 8)
+    for n in (10, 17):
+        (tmp_path / "a.jpg").write_bytes(b"\xff\xd8" + part * n + file.getvalue()[2:])
+        if n == 10:
+            assert read_image(tmp_path / "a.jpg", "RGB").size == (8, 8)
+            continue
+        with pytest.raises(ImageError, match=r"a.jpg has more than 1 MB of EXIF data"):
+            read_image(tmp_path / "a.jpg", "RGB")
 
 
 def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):
@@ -347,7 +334,7 @@ def test_avif_is_read_and_refused_by_name_where_pillow_cannot(tmp_path, monkeypa
     assert_allclose(corners(read_back(tmp_path / "a.avif")), corners(COLOURS), atol=10)
     assert median_short_side([tmp_path / "a.avif"]) == min(COLOURS.shape[:2])
     monkeypatch.delitem(Image.OPEN, "AVIF")
-    with pytest.raises(ImageError, match=r"a.avif cannot be read here. Reading AVIF needs Pillow 11.3"):
+    with pytest.raises(ImageError, match=r"a.avif cannot be read here. Reading AVIF needs a Pillow with AVIF"):
         read_image(tmp_path / "a.avif", "RGB")
 
 

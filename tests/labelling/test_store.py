@@ -634,6 +634,26 @@ def test_labels_of_a_stranger_do_not_write_through_links(folder, open_folder, tm
     begin()
 
 
+def test_folders_of_pictures_are_no_links(folder, open_folder, tmp_path):
+    session = open_folder(folder)
+    session.picture(0)
+    (thumbs,) = (session.store.place / "thumbs").iterdir()
+    session.store.close()
+    thumbs.rename(tmp_path / "elsewhere")
+    thumbs.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="thumbs/0 is a link or a pipe"):
+        open_folder(folder)
+
+
+def test_statistics_of_other_programs_are_no_strange_tables(folder, open_folder):
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    session.store.close()
+    with contextlib.closing(sqlite3.connect(folder / NAME / LABELS)) as db, db:
+        db.execute("ANALYZE")
+    assert open_folder(folder).state()["n_labelled"] == 1
+
+
 def test_labels_without_checksums_get_some(folder, open_folder, tmp_path):
     """Those of format 1."""
     session = open_folder(folder)

@@ -168,7 +168,7 @@ def training_notes(trained: ImageModel) -> list[str]:
     """Return labels that contradict each other, and what makes the accuracy too high or low."""
     record = trained.record
     notes = contradictions(record)[:10]
-    if n_near := n_nearly_equal(record):
+    if (n_near := n_nearly_equal(record)) and record.cv_accuracy is not None:
         example = " and ".join(record.near_copies[0])
         notes.append(
             f"{n_near} training images are nearly equal to others, such as {example}. If new images differ "

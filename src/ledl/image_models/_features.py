@@ -40,8 +40,8 @@ CHUNK, MAX_NUMBERS = 64, 2**25
 SMALL_SIDE = 64  # pixels; larger images are photos
 LARGEST_JSON = 2**20  # bytes of a preprocessing
 THUMBNAIL = 192  # pixels: the largest width and height
-# Bytes of a thumbnail, of which noise needs 38,000, and of what comes before its pixels, which needs 609.
-LARGEST_THUMBNAIL, LARGEST_HEAD = 2**16, 2**11
+# Bytes of a thumbnail, of which noise needs 38,000; some have a comment of up to 65,535.
+LARGEST_THUMBNAIL = 2**17
 START_OF_SCAN = b"\xff\xda"  # in a JPEG file; a thumbnail is painted once
 Watch: TypeAlias = Callable[[int, int], None]  # called with the numbers of finished and of all images
 
@@ -189,8 +189,7 @@ class CheckedThumbnails(Sequence[Any]):
         if i >= len(self.pictures) or len(self.pictures[i]) > LARGEST_THUMBNAIL:
             return None
         content = self.pictures[i].tobytes()
-        head, *scans = content.split(START_OF_SCAN)
-        if len(head) <= LARGEST_HEAD and len(scans) == 1:
+        if content.count(START_OF_SCAN) == 1:
             with suppress(Exception), pillow().Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
                 if max(image.size) <= THUMBNAIL:
                     return content

@@ -28,7 +28,7 @@ Source: TypeAlias = Any
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 # Formats that not every Pillow reads: how to tell one by the first bytes of a file, and what it needs.
 OPTIONAL = {
-    "AVIF": ((b"avif", b"avis"), "Reading AVIF needs Pillow 11.3 or newer: pip install --upgrade pillow."),
+    "AVIF": ((b"avif", b"avis"), "Reading AVIF needs a Pillow with AVIF: pip install --upgrade pillow."),
     "HEIF": (
         (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
         "It is a HEIC photo. Reading it needs the extra heic: pip install 'ledl[heic]'. Or save it as JPEG.",
@@ -55,7 +55,7 @@ MOST_MARKERS, MOST_EXIF = 10_000, 2**20
 MOST_COMMENTS = 1000
 # Pillow reads each number of pixels as text with lines of Python, and each run of a coded BMP file. So it does
 # with pixels whose largest value is unusual, which are read here instead.
-LARGEST_TEXT, MOST_CODED_PIXELS, WIDEST_CODED = 2**24, 2**24, 2**16
+LARGEST_TEXT, MOST_CODED_PIXELS = 2**24, 2**24
 # How often an image is read from its file: less often if it has parts of at least half a kilobyte.
 MOST_READS = 1_000_000
 TOO_MUCH_WORK = (
@@ -129,25 +129,17 @@ def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class _CountedFile(io.BufferedReader):
-    """Refuse files with millions of tiny parts, or with parts that are read again and again.
-
-    Each takes Pillow some lines of Python, and perhaps memory.
-    """
+    """Refuse files with millions of tiny parts, each of which takes Pillow some lines of Python."""
 
     def __init__(self, path: Source, max_pixels: int, title: str) -> None:
         super().__init__(io.FileIO(path))
-        self.title = title
-        self.n_left = MOST_READS * max(1, max_pixels // MAX_PIXELS)
-        self.n_bytes_left = 4 * os.fstat(self.fileno()).st_size + 16 * BLOCK
+        self.title, self.n_left = title, MOST_READS * max(1, max_pixels // MAX_PIXELS)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        content = super().read(size)
         self.n_left -= 1
-        self.n_bytes_left -= len(content)
-        if self.n_left < 0 or self.n_bytes_left < 0:
-            reason = "millions of tiny parts" if self.n_left < 0 else "parts that share their bytes"
-            raise ImageError(f"{self.title} {TOO_MUCH_WORK.format(reason)}")
-        return content
+        if self.n_left < 0:
+            raise ImageError(f"{self.title} {TOO_MUCH_WORK.format('millions of tiny parts')}")
+        return super().read(size)
 
 
 # Shared by all threads: how many read an image now, and the filter that ignores Pillow's warnings meanwhile.
@@ -225,10 +217,8 @@ def read_image(
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
                     if image.tile and image.tile[0][0] == "ppm":
-                        image = PIL.Image.fromarray(_scaled_pixels(image, file))
+                        image = PIL.Image.frombytes(image.mode, image.size, _scaled_pixels(image, file))
                     image.load()
-                    if len(image.info.get("exif") or b"") > MOST_EXIF:
-                        raise ImageError(f"{name} {TOO_MUCH_WORK.format('more than 1 MB of EXIF data')}")
             return _converted(image, mode)
         except ImageError:
             raise
@@ -244,7 +234,7 @@ def read_image(
 
 
 @contextmanager
-def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, BinaryIO]]:
+def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, _CountedFile]]:
     """Yield a PIL image whose pixels are not decoded yet, and its file. Errors name it by its title."""
     with _CountedFile(path, max_pixels, title) as file:
         if file.read(2) == b"\xff\xd8":
@@ -255,7 +245,7 @@ def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, Bi
         yield pillow().Image.open(file, formats=_formats()), file
 
 
-def _check_work(image: Any, file: BinaryIO, name: str, max_pixels: int) -> None:
+def _check_work(image: Any, file: _CountedFile, name: str, max_pixels: int) -> None:
     """Raise ImageError if a small file asks for far more work than its pixels need."""
     reason, size = None, os.fstat(file.fileno()).st_size
     coder = image.tile[0][0] if image.tile else None
@@ -275,10 +265,10 @@ def _check_work(image: Any, file: BinaryIO, name: str, max_pixels: int) -> None:
             reason = f"more than {LARGEST_TEXT / 1e6:.0f} MB of pixels as text"
         elif file.read().count(b"#") > MOST_COMMENTS:
             reason = f"more than {MOST_COMMENTS} comments"
-    elif coder == "bmp_rle" and (
-        image.width > WIDEST_CODED or max(image.width * image.height, size) > MOST_CODED_PIXELS
-    ):
-        reason = f"{image.width} x {image.height} pixels in runs"
+    elif coder == "bmp_rle":
+        file.n_left = 2 * size  # two for each run
+        if max(image.width * image.height, size) > MOST_CODED_PIXELS:
+            reason = f"{image.width} x {image.height} pixels in runs"
     if reason:
         raise ImageError(f"{name} {TOO_MUCH_WORK.format(reason)}")
 
@@ -317,19 +307,18 @@ def _why_much_work(file: BinaryIO) -> str | None:
             content, at = file.read(BLOCK), 0
 
 
-def _scaled_pixels(image: Any, file: BinaryIO) -> Any:
+def _scaled_pixels(image: Any, file: BinaryIO) -> bytes:
     """Return the pixels of a PPM or PGM file whose largest value is not that of its type, scaled to it."""
     _, _, offset, (_, largest) = image.tile[0]
-    depth, dtype = len(image.getbands()), np.dtype(">u2" if largest > 255 else "u1")
-    shape = (image.height, image.width, depth)[: 2 + (depth > 1)]
+    dtype = np.dtype(">u2" if largest > 255 else "u1")
+    n_bytes = image.width * image.height * len(image.getbands()) * dtype.itemsize
     file.seek(offset)
-    n_bytes = int(np.prod(shape)) * dtype.itemsize
     content = file.read(n_bytes)
     if len(content) < n_bytes:
         raise ValueError("image file is truncated")
     top, kind = (65535, np.int32) if image.mode == "I" else (255, np.uint8)
     scaled = np.rint(np.arange(largest + 1) / largest * top).astype(kind)
-    return scaled[np.minimum(np.frombuffer(content, dtype), largest)].reshape(shape)
+    return bytes(scaled[np.minimum(np.frombuffer(content, dtype), largest)])
 
 
 def _formats() -> list[str]:

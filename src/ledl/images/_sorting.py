@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import blake2b
 from itertools import chain, count
 from pathlib import Path
 
-from ledl.files import place_for, remove_abandoned, unfinished
+from ledl.files import open_regular, place_for, remove_abandoned, unfinished
 from ledl.images._folders import REJECTED, UNSURE, Unused, check_names, image_files, is_hidden, simplified
 from ledl.images._reading import ImageError, content_key, shown
 from ledl.text import is_printable
@@ -23,6 +24,7 @@ from ledl.text import is_printable
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 NUMBERED = re.compile(r" \(\d+\)$")  # what is added to names that are taken
 LONGEST_NAME = 255  # bytes, on nearly all file systems
+SOME_BYTES = 4096  # at three places of a file, before all of it is read
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Sorter:
 
     What lies in a folder below `folder` stays there, whatever name the folder has: a person may have put it
     there. But a folder among the `given` paths, or around a file among them, is there to be sorted, unless it
-    is that of a class.
+    is that of a class. So is what lies in `folder` before any class has one.
     """
 
     def __init__(
@@ -72,15 +74,19 @@ class Sorter:
                 place_for(place / "image")  # raises if nothing can be written there
         self._top = Path(os.path.realpath(self.folder))
         self._homes = {Path(os.path.realpath(self.folder / name)) for name in self.names}
-        around = (Path(os.path.realpath(path if os.path.isdir(path) else Path(path).parent)) for path in given)
-        self._given = {path for path in around if self._top in path.parents}
+        around = (path if os.path.isdir(path) else Path(path).parent for path in given)
+        self._given = {*map(Path, map(os.path.realpath, around))}
+        if any(home.exists() for home in self._homes):  # else nothing was sorted there yet
+            self._given = {path for path in self._given if self._top in path.parents}
         for name in self.names:
             remove_abandoned(self.folder / name)
         files = image_files([self.folder])[0] if self.folder.is_dir() else []
         there = self._sorted_among({file.parent for file in files})
-        # What is sorted already, by its size; and, once an image has that size, by content and folder.
+        # What is sorted already, by its size; once an image has that size, by some bytes, too; and once it has
+        # these, by content and folder. Images of one camera may all have the same size.
         self._unread: defaultdict[int, list[Path]] = defaultdict(list)
-        self._read: dict[int, dict[str, dict[str, Path]]] = {}
+        self._alike: defaultdict[tuple[int, bytes], list[Path]] = defaultdict(list)
+        self._read: defaultdict[tuple[int, bytes], dict[str, dict[str, Path]]] = defaultdict(dict)
         self._names_before: set[str] = set()  # also those that the images may have had
         for file in files:
             if file.parent in there:
@@ -100,9 +106,9 @@ class Sorter:
         """
         parents = {file.parent for file in files}
         inside = self._sorted_among(parents)
-        reasons = [f"in a folder of {shown(self.folder)} already" * (file.parent in inside) for file in files]
+        reasons = [inside.get(file.parent, "") for file in files]
         if self.how == "move":
-            for parent in parents - inside:
+            for parent in parents - inside.keys():
                 if not os.access(parent, os.W_OK | os.X_OK):
                     raise PermissionError(
                         f"Images cannot be taken away from {shown(parent)}: nothing can be changed in this "
@@ -175,22 +181,31 @@ class Sorter:
             )
         return text
 
-    def _sorted_among(self, folders: set[Path]) -> set[Path]:
-        """Return the folders whose images are sorted already."""
-        found = set()
+    def _sorted_among(self, folders: set[Path]) -> dict[Path, str]:
+        """Return the folders whose images are sorted already, and why they count as such."""
+        found = {}
         for folder in folders:
             around = {real := Path(os.path.realpath(folder)), *real.parents}
-            if self._homes & around or (self._top in real.parents and not self._given & around):
-                found.add(folder)
+            if self._homes & around:
+                found[folder] = f"sorted into {shown(self.folder)} already"
+            elif self._top in real.parents and not self._given & around:
+                found[folder] = (
+                    f"in a folder of {shown(self.folder)} beside those of the classes, which is sorted only if "
+                    "you give it as a path itself"
+                )
         return found
 
     def _there(self, source: Path, size: int) -> dict[str, Path]:
         """Return files with the content of an image that were there before, one for each folder."""
         for path in self._unread.pop(size, ()):
-            contents, folder = self._read.setdefault(size, {}), path.relative_to(self.folder).parts[0]
-            with suppress(OSError, ImageError):  # it is gone, or nobody may read it
-                contents.setdefault(self._key(path), {}).setdefault(simplified(folder), path)
-        found = self._read[size].get(self._key(source), {}) if size in self._read else {}
+            with suppress(OSError):  # it is gone, or nobody may read it
+                self._alike[size, some_bytes(path, size)].append(path)
+        key = size, some_bytes(source, size)
+        for path in self._alike.pop(key, ()):
+            folder = simplified(path.relative_to(self.folder).parts[0])
+            with suppress(OSError, ImageError):
+                self._read[key].setdefault(self._key(path), {}).setdefault(folder, path)
+        found = self._read[key].get(self._key(source), {}) if key in self._read else {}
         return {folder: path for folder, path in found.items() if path.is_file()}
 
     def _targets(self, source: Path, home: Path, size: int) -> Iterator[Path]:
@@ -243,6 +258,16 @@ class Sorter:
             part.unlink(missing_ok=True)
         if self.how == "move":
             _take_away(source, target)
+
+
+def some_bytes(path: Path, size: int) -> bytes:
+    """Return a digest of some bytes of a file: of its begin, its middle and its end."""
+    digest = blake2b(digest_size=16)
+    with open_regular(path) as file:
+        for place in (0, size // 2, max(size - SOME_BYTES, 0)):
+            file.seek(place)
+            digest.update(file.read(SOME_BYTES))
+    return digest.digest()
 
 
 def why_no_folder(name: str) -> str:

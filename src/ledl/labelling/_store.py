@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -131,7 +132,10 @@ class Change(NamedTuple):
 
 def schema_of(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     """Return what a file has by name, as type and SQL: tables, indexes, or views and triggers of a stranger."""
-    rows = db.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    rows = db.execute(
+        "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL "
+        "AND NOT (type='table' AND name GLOB 'sqlite_stat[0-9]')"  # of ANALYZE, which some programs run
+    )
     return {name: (kind, sql) for name, kind, sql in rows}
 
 
@@ -216,13 +220,18 @@ def check_files(place: Path) -> None:
 
     Labels that come with the images of a stranger could name any file of the user, or a pipe.
     """
-    with suppress(FileNotFoundError), os.scandir(place) as found:
+    with (
+        suppress(OSError),
+        os.scandir(place) as found,
+    ):  # what cannot be opened is reported by those who open it
         for entry in found:
-            if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
-                raise StoreError(
-                    f"{shown(entry.path)} is a link or a pipe. Labels are kept in files alone: remove it, or "
-                    "give another folder with --store."
-                )
+            with suppress(FileNotFoundError):  # SQLite has deleted a file of its own
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                    raise StoreError(
+                        f"{shown(entry.path)} is a link or a pipe. Labels are kept in files alone: remove it, "
+                        "or give another folder with --store."
+                    )
 
 
 def copy_in(place: Path) -> Path | None:
@@ -271,6 +280,7 @@ class Store:
     def __init__(self, place: Path, *, read_only: bool = False) -> None:
         self.place, self.file, self._is_writer = place, place / LABELS, False
         check_files(place)
+        check_files(place / "thumbs")
         if read_only and not self.file.exists():
             raise self._no_labels()
         uri = f"{self.file.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -374,8 +384,11 @@ class Store:
         return {}
 
     def _sum_of_settings(self) -> str:
-        """Return a checksum of the settings."""
-        rows = self.db.execute("SELECT key, value FROM meta ORDER BY key")
+        """Return a checksum of the settings and of the schema."""
+        rows = self.db.execute(
+            "SELECT key, value FROM meta UNION ALL SELECT 'table ' || name, sql FROM sqlite_master "
+            "WHERE name NOT LIKE 'sqlite%' ORDER BY 1"
+        )
         return checksum(ascii(rows.fetchall()).encode()).hex()
 
     def _store_sums(self, sums: Mapping[int, str]) -> None:
