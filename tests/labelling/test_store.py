@@ -794,6 +794,35 @@ def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_fol
     assert not open_folder(card).store.answers()
 
 
+@pytest.mark.parametrize("why", ["the original is there", "few of them are here", "nothing was labelled"])
+def test_labels_of_other_read_only_folders_do_not_keep_from_beginning(
+    folder, open_folder, tmp_path, monkeypatch, why
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    make = _store._made
+
+    def as_read_only(place):
+        if place.name == NAME:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return make(place)
+
+    monkeypatch.setattr(_store, "_made", as_read_only)
+    session = open_folder(folder)
+    if why != "nothing was labelled":
+        session.answer([session.images[0].id], new_class="mine")
+    learn_here(session)
+    names = [image.path for image in session.images]
+    session.store.close()
+    card = tmp_path / "card"
+    if why == "the original is there":
+        shutil.copytree(folder, card)
+    else:
+        folder.rename(card)
+    for name in names[1:] if why == "few of them are here" else ():
+        (card / name).unlink()
+    assert not open_folder(card).store.answers()
+
+
 def test_other_images_at_the_same_path_do_not_get_labels(folder, open_folder, tmp_path):
     """A memory card, and another one: IMG_0001 is another image."""
     store = tmp_path / "store"
