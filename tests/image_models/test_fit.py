@@ -3,13 +3,24 @@
 import io
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import ledl
-from ledl.image_models import _fit, facts, fit_features, fit_folder, predict_files, trained_on, training_notes
+from ledl.image_models import (
+    _fit,
+    doubtful_labels,
+    facts,
+    fit_features,
+    fit_folder,
+    predict_files,
+    trained_on,
+    training_notes,
+)
 from ledl.image_models._fit import near_copies, without_copies
 from ledl.images import ImageError, content_key, efficientnet_is_installed
 
@@ -43,6 +54,42 @@ def test_images_of_the_same_pixels_are_no_test(method, folder, tmp_path):
     assert trained.record.cv_accuracy is None
     assert trained.parts.rejecter is None
     assert facts(trained)["accuracy"] == "not known"
+
+
+@pytest.mark.filterwarnings("ignore:Fewer than two classes have more than one sample")
+@pytest.mark.parametrize("method", ["ledl-cv", "crc"])
+def test_one_class_with_several_images_is_no_test_of_the_choice(method, tmp_path):
+    """With a label that looks wrong: ledl fit ended with an error, and wrote no model."""
+    digits = load_digits().images
+    for name, numbers in (("zero", [0, 10, 1]), ("one", [42])):  # the digit 1 is misfiled
+        (tmp_path / name).mkdir()
+        for i in numbers:
+            Image.fromarray(np.uint8(np.rint(digits[i] * 255 / 16))).save(tmp_path / name / f"{i}.png")
+    trained = fit_folder(tmp_path, features="pixels", size=8, method=method)
+    record = trained.record
+    assert len(record.cv_answers) == (0 if record.cv_accuracy is None else 4)
+    assert (record.cv_accuracy is None) == (method == "ledl-cv")
+    assert doubtful_labels(record) == []
+
+
+@pytest.mark.parametrize("method", ["ledl-cv", "src"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_unlabelled_images_teach_where_no_label_can_be_hidden(method, n, folder, tmp_path):
+    """Fewer than two classes have several labels: the choice could not be tested on one class alone."""
+    for name, count in (("null", n), ("zwei", 1)):
+        (tmp_path / "known" / name).mkdir(parents=True)
+        for i in range(count):
+            shutil.copy(folder / "known" / name / f"0{i}.png", tmp_path / "known" / name)
+    shutil.copytree(folder / "known", tmp_path / "others")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # none can be hidden
+        trained = fit_folder(
+            tmp_path / "known", unlabelled=[tmp_path / "others"], features="pixels", size=8, method=method
+        )
+    assert trained.record.cv_accuracy is None
+    assert trained.parts.rejecter is None
+    answers = list(predict_files(trained, [folder / "known" / "zwei" / "05.png"]))
+    assert answers[0].label in ("null", "zwei")
 
 
 def test_thumbnails_are_small_copies_of_the_training_images(folder, trained):

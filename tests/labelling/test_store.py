@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import types
 from functools import partial
 from pathlib import Path
 
@@ -632,6 +633,42 @@ def test_labels_of_a_stranger_do_not_write_through_links(folder, open_folder, tm
         if kept.exists():
             kept.rename(odd)
     begin()
+
+
+@pytest.mark.parametrize("kind", ["skipped", "blank"])
+def test_answers_before_there_is_any_class_are_no_damage(folder, open_folder, tmp_path, kind):
+    """NULL is not in an empty set, SQL says, and the labels were called damaged."""
+    labels = ["none"]
+    if kind == "blank":
+        names = sorted(path.relative_to(folder) for path in folder.rglob("*.png"))
+        (tmp_path / "todo.csv").write_text("path,label\n" + "".join(f"{name},\n" for name in names))
+        labels = [str(tmp_path / "todo.csv")]
+    session = open_folder(folder, labels=labels)
+    if kind == "skipped":
+        session.answer([session.images[0].id], skip=True)
+    n_said = len(session.store.answers())
+    assert n_said > 0
+    assert len(open_folder(folder).store.answers()) == n_said
+
+
+@pytest.mark.parametrize("year", [9_999_999_999, -9_999_999_999])
+def test_images_may_have_any_time(folder, open_folder, monkeypatch, year):
+    """SQLite holds nanoseconds up to the year 2262."""
+    changed, stat_of = [], Path.stat
+
+    def of_another_time(path, **options):
+        found = stat_of(path, **options)
+        if path.suffix != ".png":
+            return found
+        changed.append(path)
+        ns = {"st_mtime_ns": year * 10**9}
+        return types.SimpleNamespace(**{n: getattr(found, n) for n in dir(found) if n.startswith("st_")} | ns)
+
+    monkeypatch.setattr(Path, "stat", of_another_time)
+    session = open_folder(folder)
+    session.answer([session.images[0].id], new_class="kept")
+    assert open_folder(folder).state()["n_labelled"] == 1
+    assert changed
 
 
 def test_folders_of_pictures_are_no_links(folder, open_folder, tmp_path):

@@ -291,7 +291,7 @@ def fit_features(
         cv_corrected=several and is_search,
         cv_folds=tested.n_folds,
         cv_answers=[] if tested.accuracy is None else tested.answers.tolist(),
-        cv_probabilities=tested.sure,
+        cv_probabilities=None if tested.accuracy is None else tested.sure,
         near_copies=[[used[i], used[k]] for i, k in near_copies(X[: len(y)], y)],
         files=used,
         labels=y.tolist(),
@@ -387,7 +387,8 @@ def fit_partly(model: Any, X: Array, y: Array, files: Sequence[str], seed: int) 
     target[: len(y)] = y.tolist()
     whole: Any = SemiSupervisedClassifier(model, n_jobs=-1, random_state=seed)
     # Copies count once. There is nothing to reject by if no label can be hidden, or if nothing has none.
-    can_hide = len(first) > len(np.unique(y)) and any(row.tobytes() not in first for row in X[len(y) :])
+    has_new = any(row.tobytes() not in first for row in X[len(y) :])
+    can_hide = has_new and default_folds(y[[*first.values()]], seed)
     if isinstance(model, DictionaryClassifier) and can_hide:
         whole = RejectingClassifier(whole, reject=0.0)
     classifier = parts_of(whole.fit(X, target)).classifier

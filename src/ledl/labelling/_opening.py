@@ -20,6 +20,7 @@ from ledl.labelling._session import RefusedError, Session, is_below
 from ledl.labelling._store import LABELS, NAME, BusyError, Store, StoreError, alone, place_of, stored
 
 FEATURES = ("features", "preprocessing", "size")  # options that are kept for the next time
+LATEST = 2**63 - 1  # time of change that SQLite holds, in nanoseconds: of the year 2262
 MOST_COMPARED = 20  # images, to find out whether labels are theirs
 
 
@@ -208,7 +209,7 @@ def look_into(
                 outside.append((shown(name), "a link to a file outside the folder, which is not shown"))
                 continue
             state = file.stat()
-            inside[name] = state.st_size, state.st_mtime_ns
+            inside[name] = state.st_size, min(max(state.st_mtime_ns, -LATEST), LATEST)
         except OSError as error:
             outside.append((shown(name), f"cannot be read: {error.strerror}"))
     for line in unused_lines([(path, why) for path, why in unused if path.name != NAME]):

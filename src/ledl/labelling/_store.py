@@ -74,8 +74,8 @@ SELECT 1 FROM images WHERE typeof(path)!='blob' OR typeof(size)!='integer' OR ty
     OR typeof(content) NOT IN ('text', 'null') UNION ALL
 SELECT 1 FROM classes WHERE typeof(class)!='integer' OR class NOT BETWEEN 1 AND 1000000000
     OR typeof(name)!='text' OR merged_into NOT IN (SELECT class FROM classes) UNION ALL
-SELECT 1 FROM answers WHERE typeof(image)!='integer' OR class NOT IN (SELECT class FROM classes)
-    OR typeof(view)!='text' UNION ALL
+SELECT 1 FROM answers WHERE typeof(image)!='integer' OR typeof(view)!='text'
+    OR class IS NOT NULL AND class NOT IN (SELECT class FROM classes) UNION ALL
 SELECT 1 FROM meta WHERE (key IN ('curve_after', 'max_pixels', 'port') OR substr(key, 1, 5)='word ')
     AND (value='' OR value GLOB '*[^0-9]*' OR length(value)>15 OR key='port' AND value+0>65535
     OR key='max_pixels' AND value+0>178956970) UNION ALL
