@@ -794,8 +794,9 @@ def test_labels_of_a_folder_that_was_read_only_are_found_again(folder, open_fold
         open_folder(folder)
 
 
-def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_folder, tmp_path, monkeypatch):
-    """A memory card is mounted elsewhere: its labels are among the user's data, and known by the old path."""
+@pytest.fixture
+def no_labels_in_folders(tmp_path, monkeypatch):
+    """Let no folder of images be written to, so that labels are among the user's data."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     make = _store._made
 
@@ -805,6 +806,11 @@ def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_fol
         return make(place)
 
     monkeypatch.setattr(_store, "_made", as_read_only)
+
+
+@pytest.mark.usefixtures("no_labels_in_folders")
+def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_folder, tmp_path, monkeypatch):
+    """A memory card is mounted elsewhere: its labels are among the user's data, and known by the old path."""
 
     def of_several_users(at, **options):
         if at == nobodys:
@@ -831,19 +837,9 @@ def test_labels_of_a_read_only_folder_at_another_path_are_named(folder, open_fol
     assert not open_folder(card).store.answers()
 
 
+@pytest.mark.usefixtures("no_labels_in_folders")
 @pytest.mark.parametrize("why", ["the original is there", "few of them are here", "nothing was labelled"])
-def test_labels_of_other_read_only_folders_do_not_keep_from_beginning(
-    folder, open_folder, tmp_path, monkeypatch, why
-):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    make = _store._made
-
-    def as_read_only(place):
-        if place.name == NAME:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return make(place)
-
-    monkeypatch.setattr(_store, "_made", as_read_only)
+def test_labels_of_other_read_only_folders_do_not_keep_from_beginning(folder, open_folder, tmp_path, why):
     session = open_folder(folder)
     if why != "nothing was labelled":
         session.answer([session.images[0].id], new_class="mine")
