@@ -562,6 +562,10 @@ def test_a_start_keeps_what_a_killed_process_said(folder, open_folder, tmp_path)
         "INSERT INTO meta VALUES('size', '0')",
         "INSERT INTO meta VALUES('word cat', '')",
         "INSERT INTO lessons VALUES(1, 0, 'x', 0, '', 7, 0, 1, 5)",
+        "INSERT INTO lessons VALUES(1, 1, 5, 1, 'm', 0.5, 9e999, 0, 3)",
+        "INSERT INTO lessons VALUES(1, 1, 5, 1, 'm', 0.5, 0, 'high', 3)",
+        "INSERT INTO lessons VALUES(1, 1, 5, 1, 'm', 0.5, 0, 1, 9e999)",
+        "UPDATE batches SET words=x'00'",
     ],
 )
 def test_stores_that_say_what_no_page_says_are_refused(tmp_path, change):

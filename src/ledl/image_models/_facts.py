@@ -14,6 +14,7 @@ from ledl.image_models._features import describe
 from ledl.image_models._record import ImageModel, Record, check_is_file, image_model
 from ledl.images import NetworkFeatures
 from ledl.methods import METHODS
+from ledl.model_selection import LEDLClassifierCV
 from ledl.persistence import read
 from ledl.semi_supervised import SemiSupervisedClassifier
 
@@ -56,7 +57,10 @@ def facts(found: ImageModel) -> dict[str, str]:
         each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         drawn = f", drawn with seed {record.seed}" if record.per_class else ""
         described["trained on"] = f"{len(record.labels)} images, {each} per class{drawn}; {record.made}"
-        described["accuracy"] = "not known" + ", because every class has only one image" * (counts == [1])
+        why = ", because every class has only one image" * (counts == [1])
+        # Others have no probabilities, or their own.
+        is_ours = isinstance(classifier, LEDLClassifierCV | SemiSupervisedClassifier)
+        described["accuracy"] = f"not known{why}" + "; probabilities may be far too sure" * is_ours
     if record.cv_accuracy is not None:
         chosen = ["settings"] * bool(record.settings and not record.cv_corrected)
         accuracy = with_interval(record.cv_accuracy, record.cv_interval)

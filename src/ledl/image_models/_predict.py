@@ -79,8 +79,8 @@ def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
     if rejecter is None:
         raise ValueError(
             "This model cannot reject images. Rejection needs a method with atoms (ledl-cv, ledl, src, crc, "
-            "crc-regularized, procrc, csdl, dksvd or lcksvd) and a class with two images that are not copies. "
-            "Train again, or leave --reject out."
+            "crc-regularized, procrc, csdl, dksvd or lcksvd) and a class with two images that are not copies "
+            "(with --unlabelled two such classes). Train again with them, or leave --reject out."
         )
     if 0 < reject < 1 / (len(rejecter.evidence_) + 1):
         raise ValueError(

@@ -81,7 +81,9 @@ SELECT 1 FROM meta WHERE (key IN ('curve_after', 'max_pixels', 'port') OR substr
     OR key='max_pixels' AND value+0>178956970) UNION ALL
 SELECT 1 FROM meta WHERE key='size' AND value!='' AND (value GLOB '*[^0-9]*' OR length(value)>4
     OR value+0 NOT BETWEEN 1 AND 4096) UNION ALL
-SELECT 1 FROM lessons WHERE labels NOT BETWEEN 0 AND 1000000000 OR accuracy NOT BETWEEN 0 AND 1 LIMIT 1
+SELECT 1 FROM batches WHERE typeof(words)!='text' OR typeof(kind)!='text' UNION ALL
+SELECT 1 FROM lessons WHERE labels NOT BETWEEN 0 AND 1000000000 OR accuracy NOT BETWEEN 0 AND 1
+    OR low NOT BETWEEN 0 AND 1 OR high NOT BETWEEN 0 AND 1 OR checks NOT BETWEEN 0 AND 1000000000 LIMIT 1
 """
 
 
