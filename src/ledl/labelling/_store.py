@@ -222,10 +222,8 @@ def check_files(place: Path) -> None:
 
     Labels that come with the images of a stranger could name any file of the user, or a pipe.
     """
-    with (
-        suppress(OSError),
-        os.scandir(place) as found,
-    ):  # what cannot be opened is reported by those who open it
+    # What cannot be opened is reported when it is needed.
+    with suppress(OSError), os.scandir(place) as found:
         for entry in found:
             with suppress(FileNotFoundError):  # SQLite has deleted a file of its own
                 mode = entry.stat(follow_symlinks=False).st_mode
