@@ -62,7 +62,7 @@ def test_unlabelled_images_make_the_model_better(fitted):
     printed = " ".join(done.stdout.split())
     assert "Unlabelled: 300 images; labels spread" in printed
     assert "(chosen by hidden labels)" in printed
-    assert "for labelled images while their labels were hidden" in printed
+    assert "to expect, by tests in which labels were hidden, corrected for the choice of method" in printed
     opened = open_image_model(folder / "model.ledl")
     only = {name: values[:1] for name, values in opened.parts.classifier.hidden_results_.items()}
     opened.parts.classifier.hidden_results_ = only  # as if no other method had been possible
@@ -153,7 +153,7 @@ def test_copies_alone_teach_nothing(digits, tmp_path):
     done = run("fit", *words, "--write-labels", tmp_path / "t.csv")
     assert done.returncode == 0, done.stderr
     assert "nothing else to learn from" in done.stderr
-    assert "for labelled images while their labels were hidden" in done.stdout
+    assert "to expect, by tests in which labels were hidden" in done.stdout
     assert [row["label"] for row in rows_of((tmp_path / "t.csv").read_text())] == ["0"]
 
 

@@ -298,6 +298,40 @@ def test_exif_data_far_beyond_their_limit_are_refused(tmp_path):
             read_image(tmp_path / "a.jpg", "RGB")
 
 
+@pytest.mark.parametrize("start", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
+def test_tags_of_millions_of_fractions_are_refused(start, tmp_path):
+    """Pillow makes a Fraction of each: eight megabytes took five seconds."""
+    Image.new("L", (8, 8)).save(tmp_path / "a.tif", dpi=(72, 72), big_tiff=start[2:3] == b"+")
+    assert read_image(tmp_path / "a.tif", "L").size == (8, 8)  # with two fractions
+    order, is_large = "<>"[start[:1] == b"M"], start[2:3] == b"+"
+    n = 20_000
+    form, offset = (f"{order}4sHHQQHHQQ", 44) if is_large else (f"{order}4sIHHHII", 26)
+    head = (start, 8, 0, 16, 1, 274, 5, n, offset) if is_large else (start, 8, 1, 274, 5, n, offset)
+    head = struct.pack(form, *head)
+    (tmp_path / "a.tif").write_bytes(head + bytes(8) + b"\1\0\0\0" * 2 * n)
+    with pytest.raises(ImageError, match=r"a.tif has a tag of more than 10000 fractions"):
+        read_image(tmp_path / "a.tif", "L")
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP"])
+def test_exif_data_of_other_formats_have_the_same_limit(form, tmp_path):
+    for n in (1000, 1_100_000):
+        Image.new("RGB", (8, 8)).save(tmp_path / "a", form, exif=b"Exif\0\0II*\0" + bytes(n))
+        if n == 1000:
+            assert read_image(tmp_path / "a", "RGB").size == (8, 8)
+            continue
+        with pytest.raises(ImageError, match="it has more than 1 MB of EXIF data"):
+            read_image(tmp_path / "a", "RGB")
+
+
+@pytest.mark.parametrize("size", [(2**20 + 1, 1), (1, 2**20 + 1)])
+def test_images_with_a_side_of_millions_are_refused(size, tmp_path):
+    """Pillow's tables for shrinking took gigabytes, or more than it allows itself."""
+    Image.new("L", size).save(tmp_path / "a.png")
+    with pytest.raises(ImageError, match=r"a.png has \d+ x \d+ pixels, and no side may be longer than 1048576"):
+        read_image(tmp_path / "a.png", "L")
+
+
 def test_a_stereo_photo_may_not_paint_its_pixels_again_and_again(tmp_path):
     pair = [Image.new("RGB", (64, 48), color) for color in ("red", "blue")]
     pair[0].save(tmp_path / "pair.mpo", save_all=True, append_images=pair[1:])

@@ -93,23 +93,23 @@ def test_images_are_sorted_and_stay_where_they_are(session, folder, tmp_path):
     before = sorted(folder.rglob("*.png"))
     lines = []
     with pytest.raises(RefusedError, match="Rename it on the page"):
-        write(session, [tmp_path / "sorted"], say=lines.append)
+        write(session, [tmp_path / "sorted"], say=lines.append, report=print)
     assert not (tmp_path / "sorted").exists()
     session.rename_class(2, "zero")
     with pytest.raises(RefusedError, match="elsewhere"):
-        write(session, [folder / "sorted"], say=lines.append)
-    write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append)
+        write(session, [folder / "sorted"], say=lines.append, report=print)
+    write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append, report=print)
     assert sorted(folder.rglob("*.png")) == before
     places = {path.relative_to(tmp_path / "sorted").as_posix() for path in (tmp_path / "sorted").rglob("*.png")}
     assert len(places) == 36
     assert {f"zero/{k:02d}.png" for k in range(4)} <= places
     assert any(place.startswith("unsure/11") for place in places)
     session.rename_class(3, "zwo")
-    write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append)
+    write(session, [tmp_path / "sorted"], unsure=0.0, say=lines.append, report=print)
     assert "lie in another folder there" in lines[-1]
     assert f"{tmp_path / 'sorted' / 'two'}" in lines[-1]
     assert not (tmp_path / "sorted" / "zwo").exists()
-    write(session, [tmp_path / "unsure"], unsure=1.0, say=lines.append)
+    write(session, [tmp_path / "unsure"], unsure=1.0, say=lines.append, report=print)
     n_unsure = sum(row.by == "skipped" or (row.probability or 0) < 1 for row in said(session))
     assert len(list((tmp_path / "unsure" / "unsure").iterdir())) == n_unsure > 10
 
@@ -128,7 +128,7 @@ def test_images_are_not_moved(folder, tmp_path):
 
 def test_a_model_predicts_new_images(session, folder, tmp_path):
     lines = []
-    write(session, [tmp_path / "model.ledl"], say=lines.append)
+    write(session, [tmp_path / "model.ledl"], say=lines.append, report=print)
     done = run("predict", tmp_path / "model.ledl", folder / "zwei", "--format", "csv")
     assert done.returncode == 0, done.stderr
     labels = [row["label"] for row in csv.DictReader(io.StringIO(done.stdout))]
@@ -140,15 +140,24 @@ def test_a_model_predicts_new_images(session, folder, tmp_path):
     assert isinstance(getattr(model[-1], "estimator_", model[-1]), ledl.SemiSupervisedClassifier)
 
 
+def test_it_says_what_takes_minutes_and_what_is_finished(session, tmp_path, monkeypatch):
+    """Choosing settings of a model may take so long that people stop the command."""
+    monkeypatch.setattr("ledl.labelling._export.MANY_IMAGES", 3)
+    said = []
+    monkeypatch.setattr("ledl.labelling._export.write_model", lambda *_: said.append("works"))
+    write(session, [tmp_path / "l.csv", tmp_path / "m.ledl"], say=said.append, report=said.append)
+    assert [line.split(" ")[0] for line in said] == ["Labels:", "Choosing", "works", "Model:"]
+
+
 def test_a_model_needs_two_classes(folder, open_folder, tmp_path):
     session = open_folder(folder)
     with pytest.raises(RefusedError, match="two classes"):
-        write(session, [tmp_path / "model.ledl"], say=print)
+        write(session, [tmp_path / "model.ledl"], say=print, report=print)
     with pytest.raises(RefusedError, match="may end in"):
-        write(session, [tmp_path / "labels.xls"], say=print)
+        write(session, [tmp_path / "labels.xls"], say=print, report=print)
     with pytest.raises(RefusedError, match="among the labels themselves"):
-        write(session, [session.store.place / "labels.csv"], say=print)
-    write(session, [tmp_path / "labels.csv"], say=lambda line: None)  # all without a label
+        write(session, [session.store.place / "labels.csv"], say=print, report=print)
+    write(session, [tmp_path / "labels.csv"], say=print, report=print)  # all without a label
     assert {row["by"] for row in csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text()))} == {""}
 
 
@@ -168,7 +177,12 @@ def test_what_cannot_be_read_is_named(folder, open_folder, tmp_path):
         (folder / name).write_bytes(b"no image")
     session = open_folder(folder, labels=["folder"], size=8)
     lines = []
-    write(session, [tmp_path / name for name in ("labels.csv", "page.html", "sorted")], say=lines.append)
+    write(
+        session,
+        [tmp_path / name for name in ("labels.csv", "page.html", "sorted")],
+        say=lines.append,
+        report=print,
+    )
     assert [path.name for path in (tmp_path / "sorted").rglob("broken*")] == []
     assert {c["name"]: c["count"] for c in session.state()["classes"]}["null"] == 12
     assert any("broken.png" in line for line in lines)

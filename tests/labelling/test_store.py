@@ -561,6 +561,7 @@ def test_a_start_keeps_what_a_killed_process_said(folder, open_folder, tmp_path)
         "INSERT INTO meta VALUES('size', '16000')",
         "INSERT INTO meta VALUES('size', '0')",
         "INSERT INTO meta VALUES('word cat', '')",
+        "INSERT INTO meta VALUES('word cat', x'31')",
         "INSERT INTO lessons VALUES(1, 0, 'x', 0, '', 7, 0, 1, 5)",
         "INSERT INTO lessons VALUES(1, 1, 5, 1, 'm', 0.5, 9e999, 0, 3)",
         "INSERT INTO lessons VALUES(1, 1, 5, 1, 'm', 0.5, 0, 'high', 3)",
@@ -912,9 +913,11 @@ def test_a_disk_without_access_rights(folder, open_folder, tmp_path, monkeypatch
     monkeypatch.setattr(os, "chmod", refuse)
     monkeypatch.setattr(shutil, "copystat", refuse)
     session = open_folder(folder, labels=["folder"], size=8)
-    write(session, [tmp_path / name for name in ("labels.csv", "model.ledl", "sorted")], say=print)
+    write(
+        session, [tmp_path / name for name in ("labels.csv", "model.ledl", "sorted")], say=print, report=print
+    )
     assert len(list((tmp_path / "sorted").rglob("*.png"))) == 36
-    write(session, [tmp_path / "labels.csv"], say=print)  # once more, over the old one
+    write(session, [tmp_path / "labels.csv"], say=print, report=print)  # once more, over the old one
     assert (tmp_path / "labels.csv").read_text().count(",folder,") == 36
 
 

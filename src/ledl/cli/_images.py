@@ -421,8 +421,9 @@ def predict(
 ) -> None:
     """Predict the classes of images, and how sure that is.
 
-    Models of ledl-cv, lda and logistic give probabilities. Others give scores: a larger score means that the
-    image looks more like the class, and scores of different images cannot be compared.
+    Models of ledl-cv, lda and logistic give probabilities, and so do all that were trained with --unlabelled.
+    Others give scores: a larger score means that the image looks more like the class, and scores of different
+    images cannot be compared.
     """
     console = PipedConsole(stderr=True)
     with errors_reported(console):

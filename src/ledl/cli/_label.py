@@ -129,13 +129,9 @@ def label(
             if files == export and (sort_by is not None or unsure is not None):
                 raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
             how = sort_by or SortBy.copy
-            lines: list[str] = []
-            try:
-                with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
-                    write(session, export, sort_by=how, unsure=unsure or 0.0, say=lines.append)
-            finally:
-                for line in lines:
-                    say(SteadyConsole(), line)
+            tell = partial(say, SteadyConsole())
+            with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
+                write(session, export, sort_by=how, unsure=unsure or 0.0, say=tell, report=report)
             return
         with opened(options, report) as session, suppress(KeyboardInterrupt):
             place = visible(str(session.store.place))

@@ -13,11 +13,12 @@ from ledl.image_models._facts import (
     with_interval,
 )
 from ledl.image_models._features import describe, extract, find_extractor, thumbnail
-from ledl.image_models._fit import complete, contents_of, fit_features, fit_folder
+from ledl.image_models._fit import MANY_IMAGES, complete, contents_of, fit_features, fit_folder
 from ledl.image_models._predict import explain_image, predict_files, rejecter_for, trained_on
 from ledl.image_models._record import ImageModel, Prediction, Record, has_probabilities, open_image_model
 
 __all__ = [
+    "MANY_IMAGES",
     "ImageModel",
     "Prediction",
     "Record",

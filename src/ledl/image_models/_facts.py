@@ -69,7 +69,8 @@ def facts(found: ImageModel) -> dict[str, str]:
             f"{accuracy} {'on images that were left out' if record.cv_folds == 1 else 'in ' + folds}"
         )
         if isinstance(classifier, SemiSupervisedClassifier):
-            described["accuracy"] = f"{accuracy} for labelled images while their labels were hidden"
+            described["accuracy"] = f"{accuracy} to expect, by tests in which labels were hidden"
+            described["accuracy"] += ", corrected for the choice of method" * (n_tried > 1)
         elif record.cv_corrected:
             described["accuracy"] += ", corrected for the choice of settings"
         elif record.labels and counts[0] == 1:

@@ -93,10 +93,11 @@ def fit_folder(
     n_left = 0
     if per_class is not None:
         counts = np.bincount(target)
-        if counts.min() < per_class:
+        n = int(counts.min())
+        if n < per_class:
             raise ValueError(
-                f"--per-class {per_class} is too large: the class {names[counts.argmin()]} has only "
-                f"{counts.min()} images. Use a smaller number, or remove the class."
+                f"--per-class {per_class} is too large: the class {names[counts.argmin()]} has only {n} "
+                f"image{'s' * (n != 1)}. Use a smaller number, or remove the class."
             )
         drawn, _ = next(few_shot_splits(target, n_per_class=per_class, seeds=[seed]))
         all_files, files, target = files, [files[i] for i in drawn], target[drawn]
@@ -409,9 +410,10 @@ def probabilities(P: Array, classes: Array, y: Array, rows: Array) -> Array:
 
 
 def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
-    """Return training images that are nearly equal, such as frames of a film, by their features.
+    """Return training images of one class that are nearly equal, such as frames of a film, by their features.
 
-    Each is in one pair at most that has it first, with the image that is nearest to it.
+    Each is in one pair at most that has it first, with the image that is nearest to it. A pair with different
+    labels makes no test easier.
     """
     units, n = normalize(X.astype(np.float64)), len(X)
     y = np.unique(y, return_inverse=True)[1]  # numbers are compared much faster than names
@@ -421,7 +423,7 @@ def near_copies(X: Array, y: Array) -> list[tuple[int, int]]:
         distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
         nearest[rows], distance[rows] = distances.argmin(axis=1), distances.min(axis=1)
         to_others[rows] = np.where(y[rows, None] == y, np.inf, distances).min(axis=1)
-    near = np.flatnonzero(distance <= NEAR * np.median(to_others))
+    near = np.flatnonzero((distance <= NEAR * np.median(to_others)) & (y[nearest] == y))
     return sorted({(min(i, k), max(i, k)) for i, k in zip(near.tolist(), nearest[near].tolist(), strict=True)})
 
 

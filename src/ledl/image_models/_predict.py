@@ -84,8 +84,8 @@ def rejecter_for(found: ImageModel, reject: float) -> RejectingClassifier:
         )
     if 0 < reject < 1 / (len(rejecter.evidence_) + 1):
         raise ValueError(
-            f"--reject {reject} would reject nothing with {len(rejecter.evidence_)} training images. Use "
-            f"--reject {least_share(len(rejecter.evidence_)):g} or more, or train with more images."
+            f"--reject {reject} would reject nothing with {len(rejecter.evidence_)} tested training images. "
+            f"Use --reject {least_share(len(rejecter.evidence_)):g} or more, or train with more images."
         )
     return rejecter
 

@@ -17,7 +17,7 @@ from numbers import Integral
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,8 @@ SUFFIXES = (
 )
 # An image with more pixels may be an attempt to fill the memory. (Pillow's own limit is higher.)
 MAX_PIXELS = 2**26
+# Pillow's tables for shrinking a side have some 50 bytes for each of its pixels.
+LONGEST_SIDE = 2**20
 # Of an image of more than 8 bits: how many pixels tell what is white, and the share that may not exceed it.
 SOME_PIXELS, NEARLY_ALL = 2**20, 0.999
 # Bytes of the largest image file, which such an image does not need.
@@ -51,6 +53,8 @@ START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 BLOCK = 2**20  # bytes that are read at a time
 # Encoders write a few dozen markers of other kinds. EXIF data have 64 kB, but may come in parts.
 MOST_MARKERS, MOST_EXIF = 10_000, 2**20
+# Pillow makes a fraction of each rational number in a TIFF file, of which no tag needs more than a few.
+MOST_TAGS, MOST_RATIONALS, RATIONALS = 65_535, 10_000, (5, 10)
 # Pillow copies a block for each comment among pixels that are written as text.
 MOST_COMMENTS = 1000
 # Pillow reads each number of pixels as text with lines of Python, and each run of a coded BMP file. So it does
@@ -213,6 +217,11 @@ def read_image(
                             f"{name} has {image.width} x {image.height} pixels, more than {max_pixels}. If you "
                             "trust the file, increase max_pixels (--max-pixels on the command line)."
                         )
+                    if max(image.size) > LONGEST_SIDE:
+                        raise ImageError(
+                            f"{name} has {image.width} x {image.height} pixels, and no side may be longer than "
+                            f"{LONGEST_SIDE}. Cut it into parts."
+                        )
                     _check_work(image, file, name, max_pixels)
                     if shrink_to is not None:  # Pillow does nothing if the format cannot do it
                         image.draft(None, (MARGIN * shrink_to, MARGIN * shrink_to))
@@ -237,10 +246,13 @@ def read_image(
 def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, _CountedFile]]:
     """Yield a PIL image whose pixels are not decoded yet, and its file. Errors name it by its title."""
     with _CountedFile(path, max_pixels, title) as file:
-        if file.read(2) == b"\xff\xd8":
+        start, reason = file.read(2), None
+        if start == b"\xff\xd8":
             reason = _why_much_work(file)
-            if reason:
-                raise ImageError(f"{title} {TOO_MUCH_WORK.format(reason)}")
+        elif start in (b"II", b"MM"):
+            reason = _why_much_work_tiff(file, "little" if start == b"II" else "big")
+        if reason:
+            raise ImageError(f"{title} {TOO_MUCH_WORK.format(reason)}")
         file.seek(0)
         yield pillow().Image.open(file, formats=_formats()), file
 
@@ -307,6 +319,24 @@ def _why_much_work(file: BinaryIO) -> str | None:
             content, at = file.read(BLOCK), 0
 
 
+def _why_much_work_tiff(file: BinaryIO, order: Literal["little", "big"]) -> str | None:
+    """Return why the tags of the first image in a TIFF file ask for far too much work, if they do."""
+    version = file.read(2)
+    for is_large in {43 in version, version[:1] == b"+"}:  # BigTIFF, which Pillow knows by the first byte alone
+        width, n_width = (8, 8) if is_large else (4, 2)
+        file.seek(width)
+        file.seek(int.from_bytes(file.read(width), order))
+        n_tags, size = int.from_bytes(file.read(n_width), order), 4 + 2 * width
+        if n_tags > MOST_TAGS:
+            return f"more than {MOST_TAGS} tags"
+        tags = file.read(n_tags * size)
+        for i in range(0, len(tags), size):
+            kind, n = (int.from_bytes(tags[i + a : i + b], order) for a, b in ((2, 4), (4, 4 + width)))
+            if kind in RATIONALS and n > MOST_RATIONALS:
+                return f"a tag of more than {MOST_RATIONALS} fractions"
+    return None
+
+
 def _scaled_pixels(image: Any, file: BinaryIO) -> bytes:
     """Return the pixels of a PPM or PGM file whose largest value is not that of its type, scaled to it."""
     _, _, offset, (_, largest) = image.tile[0]
@@ -340,6 +370,8 @@ def _converted(image: Any, mode: str) -> Any:
         8: turns.ROTATE_90,
     }
     is_negative = getattr(image, "tag_v2", {}).get(0x0106) == 0  # a TIFF whose zero is white
+    if len(image.info.get("exif") or b"") > MOST_EXIF:
+        raise ValueError("it has more than 1 MB of EXIF data")
     turn = None
     with suppress(Exception):  # broken EXIF data raise many types of errors
         turn = by_orientation.get(image.getexif().get(0x0112))

@@ -17,7 +17,7 @@ import numpy as np
 from ledl.csv_cells import mark_for, to_cell
 from ledl.explanations import Embedded, Picture, embed
 from ledl.files import place_for, write_atomically
-from ledl.image_models import complete, contents_of, fit_features
+from ledl.image_models import MANY_IMAGES, complete, contents_of, fit_features
 from ledl.images import UNSURE, ImageError, Sorter, shown, unused_lines, why_no_folder
 from ledl.labelling._session import RefusedError, Session
 from ledl.labelling._worker import prepare
@@ -117,10 +117,12 @@ def write(
     sort_by: str = "copy",
     unsure: float = 0.0,
     say: Callable[[str], Any],
+    report: Callable[[str], Any],
 ) -> None:
     """Write all that is asked for. Learns first, from the labels that are there, without a page.
 
     `sort_by` is "copy" or "link". Images are not moved: those that teach, and their labels, stay together.
+    `say` gets what is finished, `report` what takes long.
     """
     check(paths, session)
     X = learn_here(session)
@@ -136,6 +138,12 @@ def write(
         elif kind == "folder":
             sort_images(session, path, sort_by, unsure, say)
         else:
+            n = int((session.label[session.rows] > 0).sum())
+            if n > MANY_IMAGES:
+                report(
+                    f"Choosing settings of the model for {n} images can take minutes. Faster: export a table, "
+                    "and train with ledl fit --method ledl --labels TABLE.csv."
+                )
             write_model(session, X, path)
             say(f"Model: {shown(path)}. Next: ledl predict {shown(path)} NEW_IMAGES")
     for name, reason in session.unreadable[:MOST_LINES]:

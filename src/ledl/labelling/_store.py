@@ -76,6 +76,7 @@ SELECT 1 FROM classes WHERE typeof(class)!='integer' OR class NOT BETWEEN 1 AND 
     OR typeof(name)!='text' OR merged_into NOT IN (SELECT class FROM classes) UNION ALL
 SELECT 1 FROM answers WHERE typeof(image)!='integer' OR typeof(view)!='text'
     OR class IS NOT NULL AND class NOT IN (SELECT class FROM classes) UNION ALL
+SELECT 1 FROM meta WHERE typeof(key)!='text' OR typeof(value)!='text' UNION ALL
 SELECT 1 FROM meta WHERE (key IN ('curve_after', 'max_pixels', 'port') OR substr(key, 1, 5)='word ')
     AND (value='' OR value GLOB '*[^0-9]*' OR length(value)>15 OR key='port' AND value+0>65535
     OR key='max_pixels' AND value+0>178956970) UNION ALL

@@ -178,7 +178,7 @@ def work(connection: Connection, task: Task) -> None:
     try:
         X = prepare(task, inbox.send)
     except Exception as error:  # of networks, decoders, disks: all are reported
-        inbox.send(("failed", f"The features cannot be made: {error}"))
+        inbox.send(("failed", f"The features cannot be made: {error or type(error).__name__}"))
         while True:  # until the server ends
             inbox.take()
     teach(X, inbox, inbox.send)
