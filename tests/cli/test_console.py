@@ -193,6 +193,21 @@ def test_a_full_disk_behind_a_redirect_is_one_line(folder, model, tmp_path, word
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_all_exports_are_written_though_nothing_can_be_printed(folder, tmp_path):
+    shutil.copytree(folder / "known", tmp_path / "known")
+    outs = [tmp_path / "a.csv", tmp_path / "b.html"]
+    words = ["label", tmp_path / "known", "--size", "8", "--labels", "folder"]
+    words += [word for out in outs for word in ("--export", out)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*LEDL, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: The output cannot be written: No space left")
+    assert all(out.exists() for out in outs)
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -197,6 +197,19 @@ def test_nearly_equal_training_images_promise_nothing(folder, tmp_path):
     assert "36 of these are nearly equal" in run("info", tmp_path / "m.ledl").stdout.replace("\n", " ")
 
 
+@pytest.mark.parametrize("method", ["crc", "ledl-cv"])
+def test_a_page_says_that_a_class_with_one_image_was_not_tested(folder, tmp_path, method):
+    shutil.copytree(folder / "known", tmp_path / "known")
+    (tmp_path / "known" / "lonely").mkdir()
+    shutil.copy(folder / "others" / "sieben" / "00.png", tmp_path / "known" / "lonely")
+    words = ["--size", "8", "--method", method, "--page", "p.html"]
+    done = run("fit", "known", "-o", "m.ledl", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = Page(tmp_path / "p.html").text
+    assert "1 class has one image, and could not be tested: expect less for this one." in text
+    assert ("allows for luck in the choice of settings" in text) == (method == "ledl-cv")
+
+
 def test_names_cannot_become_html(folder, tmp_path):
     for name, evil in zip(NAMES, EVIL, strict=True):
         place = tmp_path / "images" / evil

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from PIL import Image, features
+from PIL import Image, TiffImagePlugin, features
 
 from ledl.features import ImageError
 from ledl.images import _reading, median_short_side, read_image
@@ -311,6 +311,52 @@ def test_tags_of_millions_of_fractions_are_refused(start, tmp_path):
     (tmp_path / "a.tif").write_bytes(head + bytes(8) + b"\1\0\0\0" * 2 * n)
     with pytest.raises(ImageError, match=r"a.tif has a tag of more than 10000 fractions"):
         read_image(tmp_path / "a.tif", "L")
+
+
+def test_directories_that_only_cameras_need_are_not_decoded(tmp_path, monkeypatch):
+    """Pillow keeps all that they have: twenty megabytes of fractions took fifteen seconds."""
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    tags[0x0112], tags[0x8769], tags[0x8825] = 6, {0x829A: 0.02}, {2: (52.0, 31.0, 12.0)}
+    Image.new("L", (8, 4)).save(tmp_path / "a.tif", tiffinfo=tags)
+    with Image.open(tmp_path / "a.tif") as image:
+        image.load()
+        assert image.getexif().get_ifd(0x8825)[2] == (52, 31, 12)  # they are there
+    monkeypatch.setattr(Image.Exif, "get_ifd", lambda *_: pytest.fail("a directory is decoded"))
+    assert read_image(tmp_path / "a.tif", "L").size == (4, 8)
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="needs a Pillow with AVIF")
+@pytest.mark.parametrize("brand", [b"avif", b"mif1"])
+def test_turned_avif_files_with_megabytes_of_exif_data_are_refused(brand, tmp_path):
+    """Pillow wrote these anew, before anybody could look how many they are."""
+    for n in (1000, 1_100_000):
+        head = struct.pack("<4sIHHHIIHHIII", b"II*\0", 8, 2, 274, 3, 1, 6, 40000, 7, n, 38, 0)
+        file = io.BytesIO()
+        Image.new("RGB", (8, 4)).save(file, "AVIF", exif=b"Exif\0\0" + head + bytes(n))
+        content = file.getvalue().replace(b"ftypavif", b"ftyp" + brand, 1)
+        (tmp_path / "a.avif").write_bytes(content)
+        if n == 1000:
+            assert read_image(tmp_path / "a.avif", "RGB").size == (4, 8)
+            continue
+        with pytest.raises(ImageError, match=r"a.avif has more than 1 MB of EXIF data"):
+            read_image(tmp_path / "a.avif", "RGB")
+
+
+def test_items_of_avif_files_are_found_in_all_forms_of_their_table():
+    """By the standard ISO/IEC 14496-12: numbers of two or four bytes, and sizes of any width."""
+    for version, wide in ((0, 2), (1, 2), (2, 4)):
+        entry = b"infe" + bytes([3 if wide == 4 else 2, 0, 0, 0]) + (7).to_bytes(wide) + b"\0\0Exif"
+        for n_length in (4, 8):
+            table = b"iloc" + bytes([version, 0, 0, 0, 0x40 + n_length, 0x40]) + (2).to_bytes(wide)
+            for item, sizes in ((3, [2**30]), (7, [600_000, 600_000])):
+                table += item.to_bytes(wide) + bytes(2 * (version > 0)) + bytes(2 + 4) + len(sizes).to_bytes(2)
+                table += b"".join(bytes(4) + size.to_bytes(n_length) for size in sizes)
+            assert _reading._why_much_work_avif(entry + table) == "more than 1 MB of EXIF data"
+            assert _reading._why_much_work_avif(entry + table.replace((600_000).to_bytes(4), bytes(4))) is None
+            assert _reading._why_much_work_avif(table) is None
+    many = b"iloc" + bytes([0, 0, 0, 0, 0, 0]) + (65535).to_bytes(2) + bytes(6) * 65535
+    assert _reading._why_much_work_avif(entry + many) is None
+    assert _reading._why_much_work_avif(entry + 2 * many) == "more than 100000 parts"
 
 
 @pytest.mark.parametrize("form", ["PNG", "WEBP"])

@@ -129,9 +129,19 @@ def label(
             if files == export and (sort_by is not None or unsure is not None):
                 raise ValueError("--sort-by and --unsure are about sorted images. Add --export DIR.")
             how = sort_by or SortBy.copy
-            tell = partial(say, SteadyConsole())
+            failed: list[OSError] = []
+
+            def tell(line: str) -> None:
+                """Print a line. What cannot be printed ends no export: it is an error after all of them."""
+                try:
+                    say(SteadyConsole(), line)
+                except OSError as error:
+                    failed.append(error)
+
             with warnings_as_notes(console), opened(options, report, is_reader=True) as session:
                 write(session, export, sort_by=how, unsure=unsure or 0.0, say=tell, report=report)
+            if failed:
+                raise failed[0]
             return
         with opened(options, report) as session, suppress(KeyboardInterrupt):
             place = visible(str(session.store.place))

@@ -73,6 +73,11 @@ def tested(record: Record) -> str:
     return "" if record.cv_accuracy is None else with_interval(record.cv_accuracy, record.cv_interval)
 
 
+def n_untested(record: Record) -> int:
+    """Return the number of classes with one image, which cannot be tested."""
+    return sum(n == 1 for n in Counter(record.labels).values())
+
+
 def results_page(found: ImageModel, results: Results, model: Path, classes: list[str]) -> str:
     """Return a page about the images that a model has classified, for people who were not there."""
     counts, by_answer = results.counts, Counter[str]()
@@ -97,6 +102,7 @@ def results_page(found: ImageModel, results: Results, model: Path, classes: list
         facts=facts(found),
         tested=tested(found.record),
         n_near=n_nearly_equal(found.record),
+        n_untested=n_untested(found.record),
         truth=truth,
         bars=[Bar(name, by_answer[name], hits.get(name, "")) for name in names],
         top=max(by_answer.values(), default=1),
@@ -130,6 +136,7 @@ def training_page(trained: ImageModel, model: Path, notes: list[str]) -> str:
         facts=facts(trained),
         tested=tested(record),
         n_near=n_nearly_equal(record),
+        n_untested=n_untested(record),
         truth="",
         bars=[Bar(name, n, hits.get(name, "")) for name, n in counts.items()],
         top=max(counts.values()),

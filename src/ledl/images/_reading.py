@@ -55,6 +55,8 @@ BLOCK = 2**20  # bytes that are read at a time
 MOST_MARKERS, MOST_EXIF = 10_000, 2**20
 # Pillow makes a fraction of each rational number in a TIFF file, of which no tag needs more than a few.
 MOST_TAGS, MOST_RATIONALS, RATIONALS = 65_535, 10_000, (5, 10)
+# In AVIF files, items have a number and a type; the largest grids have some hundred parts.
+MOST_ITEMS, EXIF_ITEM = 100_000, re.compile(rb"infe(?:\x02...(..)|\x03...(....))..Exif", re.DOTALL)
 # Pillow copies a block for each comment among pixels that are written as text.
 MOST_COMMENTS = 1000
 # Pillow reads each number of pixels as text with lines of Python, and each run of a coded BMP file. So it does
@@ -251,6 +253,8 @@ def _opened(path: Source, max_pixels: int, title: str) -> Iterator[tuple[Any, _C
             reason = _why_much_work(file)
         elif start in (b"II", b"MM"):
             reason = _why_much_work_tiff(file, "little" if start == b"II" else "big")
+        elif file.read(6)[2:] == b"ftyp":
+            reason = _why_much_work_avif(file.read())
         if reason:
             raise ImageError(f"{title} {TOO_MUCH_WORK.format(reason)}")
         file.seek(0)
@@ -262,6 +266,10 @@ def _check_work(image: Any, file: _CountedFile, name: str, max_pixels: int) -> N
     reason, size = None, os.fstat(file.fileno()).st_size
     coder = image.tile[0][0] if image.tile else None
     if image.format == "TIFF":  # tiles may be larger than the image, and share one block of bytes
+        exif = image.getexif()
+        for directory in pillow().TiffTags.TAGS_V2_GROUPS:  # Pillow would decode all that they have, to keep it
+            if directory in exif:
+                del exif[directory]
         width, height = (int(image.tag_v2.get(tag) or 1) for tag in (0x0142, 0x0143))
         n_pixels = -(-image.width // width) * width * -(-image.height // height) * height
         # Of strips and of tiles. Old programs wrote too large ones.
@@ -335,6 +343,37 @@ def _why_much_work_tiff(file: BinaryIO, order: Literal["little", "big"]) -> str 
             if kind in RATIONALS and n > MOST_RATIONALS:
                 return f"a tag of more than {MOST_RATIONALS} fractions"
     return None
+
+
+def _why_much_work_avif(content: bytes) -> str | None:
+    """Return why the EXIF data of an AVIF or HEIC file ask for far too much work, if they do.
+
+    If the image is turned, Pillow writes them anew. They are items of the type Exif, and boxes `iloc` have the
+    sizes of items. Wherever the words are, they count: nothing can be hidden in a box that is not known here.
+    """
+    exif = {int.from_bytes(found[1] or found[2]) for found in EXIF_ITEM.finditer(content)}
+    n_bytes = n_read = 0
+    for found in re.finditer(b"iloc", content) if exif else ():
+        at = found.end()
+        version, (n_offset, n_length), (n_base, n_index) = (
+            content[at],
+            *(divmod(b, 16) for b in content[at + 4 : at + 6]),
+        )
+        long, more = 2 + 2 * (version == 2), 2 * (version > 0)
+        skipped = n_offset + n_index * (version > 0)
+        n_items, at = int.from_bytes(content[at + 6 : at + 6 + long]), at + 6 + long
+        for _ in range(n_items):
+            item, at = int.from_bytes(content[at : at + long]), at + long + more + 2 + n_base
+            n_extents, at = int.from_bytes(content[at : at + 2]), at + 2
+            n_read += 1 + n_extents
+            if at > len(content) or n_read > MOST_ITEMS:
+                break
+            for _ in range(n_extents):
+                at += skipped + n_length
+                n_bytes += int.from_bytes(content[at - n_length : at]) * (item in exif)
+    if n_read > MOST_ITEMS:
+        return f"more than {MOST_ITEMS} parts"
+    return "more than 1 MB of EXIF data" if n_bytes > MOST_EXIF else None
 
 
 def _scaled_pixels(image: Any, file: BinaryIO) -> bytes:
