@@ -1,6 +1,8 @@
 """Networks in ONNX files and of torchvision, and their preprocessing."""
 
+import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -34,6 +36,26 @@ def test_a_long_thin_image_needs_no_more_memory_than_another():
     thin = Image.new("RGB", (60000, 1), (10, 20, 30))
     assert_allclose(IMAGENET(thin)[:, 0, 0], [(v / 255 - m) / s for v, m, s in zip(
         (10, 20, 30), IMAGENET.mean, IMAGENET.std, strict=True)], rtol=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_nothing_is_collected_for_the_makers_of_onnx_runtime(allowed, tmp_path):
+    """Since version 1.31 it keeps events and a number of the machine in the home folder, and sends them."""
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "home").mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    environment |= {"HOME": str(tmp_path / "home")} | ({"ORT_DISABLE_TELEMETRY": "0"} if allowed else {})
+    code = (
+        "import os, numpy as np; from PIL import Image; from ledl.features import IMAGENET, NetworkFeatures;"
+        "NetworkFeatures('model.onnx', preprocessing=IMAGENET).fit_transform([Image.new('RGB', (99, 99))]);"
+        "print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "01"[not allowed], done.stderr
+    if not allowed:  # whether it writes some, if it may, depends on its version and the system
+        assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "map"])

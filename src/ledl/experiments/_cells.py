@@ -167,7 +167,9 @@ def read_samples(path: Path) -> Bunch:
     for name, numbers in ((pair[0], data), (pair[1], labels)):
         if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
             raise ValueError(f"{path} has NaN or infinite values in {name}. Remove or replace them.")
-    names, target = np.unique(labels.astype(str) if labels.dtype.kind == "S" else labels, return_inverse=True)
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "backslashreplace")
+    names, target = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{path} has one class only, {names.tolist()}. Add samples of another class.")
     about = f"{len(data)} samples of {len(names)} classes from the file {path.name}."

@@ -14,7 +14,7 @@ import numpy as np
 
 from ledl.arrays import Array
 from ledl.images._hugging_face import preprocessing_fields
-from ledl.images._onnx_files import choose_output, pool, read_onnx
+from ledl.images._onnx_files import choose_output, onnx_runtime, pool, read_onnx
 from ledl.images._reading import pillow
 
 # A network gets at most this many bytes at once, or one image. A ResNet-50 needs 15 to 40 times as much.
@@ -215,7 +215,7 @@ class OnnxNetwork(Network):
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         try:
-            import onnxruntime
+            onnxruntime = onnx_runtime()
         except ImportError as error:
             raise ImportError("ONNX files need ONNX Runtime: pip install 'ledl[images]'.") from error
         if content is None and not path.is_file():

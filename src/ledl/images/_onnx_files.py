@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,20 @@ PREFERRED = ("pooler_output", "image_embeds", "last_hidden_state")
 SCORES = ("logit", "prob", "score")
 
 
+def onnx_runtime() -> Any:
+    """Return the package onnxruntime, which sends nothing to its makers.
+
+    Else it would send usage data, with the path of Python in them. ORT_DISABLE_TELEMETRY=0 allows that.
+    """
+    # It looks at the variable when it is loaded. If it was loaded before, the call stops nearly all.
+    is_off = os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1") != "0"
+    import onnxruntime
+
+    if is_off:
+        onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
 class OnnxFile(NamedTuple):
     """Hold the content of an ONNX file and of the files with its weights, and the checksum of all of them."""
 
@@ -27,8 +42,7 @@ class OnnxFile(NamedTuple):
 
     def session(self, providers: list[str]) -> Any:
         """Return a session of ONNX Runtime. It reads no file again."""
-        import onnxruntime
-
+        onnxruntime = onnx_runtime()
         options = onnxruntime.SessionOptions()
         if self.weights:
             if not hasattr(options, "add_external_initializers_from_files_in_memory"):
