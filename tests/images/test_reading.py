@@ -357,6 +357,8 @@ def test_items_of_avif_files_are_found_in_all_forms_of_their_table():
     many = b"iloc" + bytes([0, 0, 0, 0, 0, 0]) + (65535).to_bytes(2) + bytes(6) * 65535
     assert _reading._why_much_work_avif(entry + many) is None
     assert _reading._why_much_work_avif(entry + 2 * many) == "more than 100000 parts"
+    assert _reading._why_much_work_avif(entry + 100_001 * b"iloc") == "more than 100000 parts"
+    assert _reading._why_much_work_avif(100_001 * entry + many) == "more than 100000 parts"
 
 
 @pytest.mark.parametrize("form", ["PNG", "WEBP"])

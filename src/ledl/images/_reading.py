@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
@@ -351,9 +352,13 @@ def _why_much_work_avif(content: bytes) -> str | None:
     If the image is turned, Pillow writes them anew. They are items of the type Exif, and boxes `iloc` have the
     sizes of items. Wherever the words are, they count: nothing can be hidden in a box that is not known here.
     """
-    exif = {int.from_bytes(found[1] or found[2]) for found in EXIF_ITEM.finditer(content)}
-    n_bytes = n_read = 0
+    items = list(islice(EXIF_ITEM.finditer(content), MOST_ITEMS))
+    exif = {int.from_bytes(found[1] or found[2]) for found in items}
+    n_bytes, n_read = 0, len(items)
     for found in re.finditer(b"iloc", content) if exif else ():
+        n_read += 1
+        if n_read > MOST_ITEMS:
+            return f"more than {MOST_ITEMS} parts"
         at = found.end()
         version, (n_offset, n_length), (n_base, n_index) = (
             content[at],
@@ -366,13 +371,13 @@ def _why_much_work_avif(content: bytes) -> str | None:
             item, at = int.from_bytes(content[at : at + long]), at + long + more + 2 + n_base
             n_extents, at = int.from_bytes(content[at : at + 2]), at + 2
             n_read += 1 + n_extents
-            if at > len(content) or n_read > MOST_ITEMS:
+            if n_read > MOST_ITEMS:
+                return f"more than {MOST_ITEMS} parts"
+            if at > len(content):
                 break
             for _ in range(n_extents):
                 at += skipped + n_length
                 n_bytes += int.from_bytes(content[at - n_length : at]) * (item in exif)
-    if n_read > MOST_ITEMS:
-        return f"more than {MOST_ITEMS} parts"
     return "more than 1 MB of EXIF data" if n_bytes > MOST_EXIF else None
 
 
