@@ -118,7 +118,7 @@ def test_images_are_sorted_reviewed_and_shown(fitted, tmp_path):
     assert sure == sorted(sure)
     assert sum(len(files) for _, _, files in os.walk(tmp_path / "sorted")) == 300
     page = (tmp_path / "p.html").read_text("utf-8")
-    assert "tested with a model that did not know its label" in page
+    assert "tested with models that did not know their labels" in page
     assert "--labels corrected.csv --unlabelled MORE" in page
 
 
