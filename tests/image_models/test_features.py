@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ledl
+from helpers.networks import write_model
 from ledl.features import ColorFeatures, PixelFeatures, Preprocessing
 from ledl.image_models import (
     _features,
@@ -92,6 +93,17 @@ def test_options_of_networks_need_a_network(photos):
             find_extractor(files, features, preprocessing="imagenet")
     with pytest.raises(ValueError, match="--size 8 needs --features pixels, but the features are color"):
         find_extractor(files, "color", size=8)
+
+
+@pytest.mark.parametrize(
+    "field", ['"crop_pct": 1e-320, "resample": 3', f'"crop_pct": 0.9, "resample": {"9" * 400}']
+)
+def test_a_preprocessing_with_impossible_numbers_is_refused(tmp_path, field):
+    file = tmp_path / "config.json"
+    file.write_text(f'{{"do_normalize": false, "size": {{"shortest_edge": 256}}, {field}}}')
+    write_model(tmp_path / "net.onnx")
+    with pytest.raises(ValueError, match=r"config.json does not describe a preprocessing that ledl can do"):
+        find_extractor([], str(tmp_path / "net.onnx"), preprocessing=str(file))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "deep"])

@@ -94,7 +94,7 @@ def find_extractor(
         if preprocessing not in known:
             content = read_regular(Path(str(preprocessing)), LARGEST_JSON)
             known[preprocessing] = Preprocessing.from_json(content.decode("utf-8"))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(
             f"{preprocessing} does not describe a preprocessing that ledl can do: {str(error).rstrip('.')}. "
             "Give the preprocessor_config.json of the network, write the file with "
