@@ -40,7 +40,7 @@ def test_a_long_thin_image_needs_no_more_memory_than_another():
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_nothing_is_collected_for_the_makers_of_onnx_runtime(allowed, tmp_path):
-    """Since version 1.31 it keeps events and a number of the machine in the home folder, and sends them."""
+    """Its version 1.31 keeps events and a number of the machine in the home folder, to send them."""
     write_model(tmp_path / "model.onnx")
     (tmp_path / "home").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
@@ -53,7 +53,7 @@ def test_nothing_is_collected_for_the_makers_of_onnx_runtime(allowed, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout.strip() == "01"[not allowed], done.stderr
+    assert done.stdout.strip() == ("0" if allowed else "1"), done.stderr
     if not allowed:  # whether it writes some, if it may, depends on its version and the system
         assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
 

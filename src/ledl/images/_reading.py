@@ -57,7 +57,7 @@ MOST_MARKERS, MOST_EXIF = 10_000, 2**20
 # Pillow makes a fraction of each rational number in a TIFF file, of which no tag needs more than a few.
 MOST_TAGS, MOST_RATIONALS, RATIONALS = 65_535, 10_000, (5, 10)
 # In AVIF files, items have a number and a type; the largest grids have some hundred parts.
-MOST_ITEMS, EXIF_ITEM = 100_000, re.compile(rb"infe(?:\x02...(..)|\x03...(....))..Exif", re.DOTALL)
+MOST_ITEMS, EXIF_ITEM = 100_000, re.compile(rb"infe(?:.{8})?(?:\x02...(..)|\x03...(....))..Exif", re.DOTALL)
 # Pillow copies a block for each comment among pixels that are written as text.
 MOST_COMMENTS = 1000
 # Pillow reads each number of pixels as text with lines of Python, and each run of a coded BMP file. So it does
@@ -266,11 +266,12 @@ def _check_work(image: Any, file: _CountedFile, name: str, max_pixels: int) -> N
     """Raise ImageError if a small file asks for far more work than its pixels need."""
     reason, size = None, os.fstat(file.fileno()).st_size
     coder = image.tile[0][0] if image.tile else None
-    if image.format == "TIFF":  # tiles may be larger than the image, and share one block of bytes
+    if image.format == "TIFF":
         exif = image.getexif()
         for directory in pillow().TiffTags.TAGS_V2_GROUPS:  # Pillow would decode all that they have, to keep it
             if directory in exif:
                 del exif[directory]
+        # Tiles may be larger than the image, and share one block of bytes.
         width, height = (int(image.tag_v2.get(tag) or 1) for tag in (0x0142, 0x0143))
         n_pixels = -(-image.width // width) * width * -(-image.height // height) * height
         # Of strips and of tiles. Old programs wrote too large ones.
@@ -330,19 +331,18 @@ def _why_much_work(file: BinaryIO) -> str | None:
 
 def _why_much_work_tiff(file: BinaryIO, order: Literal["little", "big"]) -> str | None:
     """Return why the tags of the first image in a TIFF file ask for far too much work, if they do."""
-    version = file.read(2)
-    for is_large in {43 in version, version[:1] == b"+"}:  # BigTIFF, which Pillow knows by the first byte alone
-        width, n_width = (8, 8) if is_large else (4, 2)
-        file.seek(width)
-        file.seek(int.from_bytes(file.read(width), order))
-        n_tags, size = int.from_bytes(file.read(n_width), order), 4 + 2 * width
-        if n_tags > MOST_TAGS:
-            return f"more than {MOST_TAGS} tags"
-        tags = file.read(n_tags * size)
-        for i in range(0, len(tags), size):
-            kind, n = (int.from_bytes(tags[i + a : i + b], order) for a, b in ((2, 4), (4, 4 + width)))
-            if kind in RATIONALS and n > MOST_RATIONALS:
-                return f"a tag of more than {MOST_RATIONALS} fractions"
+    is_large = file.read(2)[:1] == b"+"  # BigTIFF, as Pillow tells it
+    width, n_width = (8, 8) if is_large else (4, 2)
+    file.seek(width)
+    file.seek(int.from_bytes(file.read(width), order))
+    n_tags, size = int.from_bytes(file.read(n_width), order), 4 + 2 * width
+    if n_tags > MOST_TAGS:
+        return f"more than {MOST_TAGS} tags"
+    tags = file.read(n_tags * size)
+    for i in range(0, len(tags), size):
+        kind, n = (int.from_bytes(tags[i + a : i + b], order) for a, b in ((2, 4), (4, 4 + width)))
+        if kind in RATIONALS and n > MOST_RATIONALS:
+            return f"a tag of more than {MOST_RATIONALS} fractions"
     return None
 
 
@@ -350,34 +350,37 @@ def _why_much_work_avif(content: bytes) -> str | None:
     """Return why the EXIF data of an AVIF or HEIC file ask for far too much work, if they do.
 
     If the image is turned, Pillow writes them anew. They are items of the type Exif, and boxes `iloc` have the
-    sizes of items. Wherever the words are, they count: nothing can be hidden in a box that is not known here.
+    sizes of items (ISO/IEC 14496-12). These count wherever they are: none can be hidden in another box.
     """
     items = list(islice(EXIF_ITEM.finditer(content), MOST_ITEMS))
     exif = {int.from_bytes(found[1] or found[2]) for found in items}
-    n_bytes, n_read = 0, len(items)
+    n_bytes, n_read, view = 0, len(items), memoryview(content)
     for found in re.finditer(b"iloc", content) if exif else ():
         n_read += 1
         if n_read > MOST_ITEMS:
-            return f"more than {MOST_ITEMS} parts"
-        at = found.end()
-        version, (n_offset, n_length), (n_base, n_index) = (
-            content[at],
-            *(divmod(b, 16) for b in content[at + 4 : at + 6]),
-        )
+            break
+        begin, at = found.start() - 4, found.end()
+        size = int.from_bytes(view[begin : begin + 4])
+        if size == 1:  # a long number follows
+            size, at = int.from_bytes(view[at : at + 8]), at + 8
+        box = view[at : begin + size if size else None]
+        if begin + size > len(content) or len(box) < 8 or box[0] > 2:
+            continue  # these letters are among pixels
+        version, (n_offset, n_length), (n_base, n_index) = box[0], divmod(box[4], 16), divmod(box[5], 16)
         long, more = 2 + 2 * (version == 2), 2 * (version > 0)
         skipped = n_offset + n_index * (version > 0)
-        n_items, at = int.from_bytes(content[at + 6 : at + 6 + long]), at + 6 + long
+        n_items, at = int.from_bytes(box[6 : 6 + long]), 6 + long
         for _ in range(n_items):
-            item, at = int.from_bytes(content[at : at + long]), at + long + more + 2 + n_base
-            n_extents, at = int.from_bytes(content[at : at + 2]), at + 2
+            item, at = int.from_bytes(box[at : at + long]), at + long + more + 2 + n_base
+            n_extents, at = int.from_bytes(box[at : at + 2]), at + 2
             n_read += 1 + n_extents
-            if n_read > MOST_ITEMS:
-                return f"more than {MOST_ITEMS} parts"
-            if at > len(content):
+            if at > len(box) or n_read > MOST_ITEMS:
                 break
             for _ in range(n_extents):
                 at += skipped + n_length
-                n_bytes += int.from_bytes(content[at - n_length : at]) * (item in exif)
+                n_bytes += int.from_bytes(box[at - n_length : at]) * (item in exif)
+    if n_read > MOST_ITEMS:
+        return f"more than {MOST_ITEMS} parts"
     return "more than 1 MB of EXIF data" if n_bytes > MOST_EXIF else None
 
 
